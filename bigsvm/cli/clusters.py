@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.cli.signals import Interruption
-    from bigsvm.executors.workforce import Workforce
     from bigsvm.report.progress import Display
 
 ANSWER_SECONDS = 10.0
@@ -146,35 +145,6 @@ def opened_client(
         if not client.scheduler_info()["workers"]:
             display.line(f"{client.scheduler.address} has no workers yet; the run waits for them")
         yield client
-
-
-@contextmanager
-def opened_workers(
-    cluster: ClusterOptions, display: Display, interruption: Interruption
-) -> Iterator[Workforce | None]:
-    """Give the workers of the cluster that options name, or None; the display tells who they are.
-
-    Raises
-    ------
-    ParameterError, ClusterError, Interrupted
-        As `opened_client`.
-    """
-    with opened_client(cluster, display, interruption) as client:
-        if client is None:
-            yield None
-            return
-        from bigsvm.fit.trainer import workforce_of
-        from bigsvm.report.progress import TrainingProgress
-        from bigsvm.training.events import Hooks
-
-        show = TrainingProgress(display)
-        workers = workforce_of(
-            Hooks(listener=show, client=client, worker_memory=cluster.worker_bytes())
-        )
-        try:
-            yield workers
-        finally:
-            workers.close()
 
 
 def _scheduler_of(cluster: ClusterOptions) -> tuple[int, str]:

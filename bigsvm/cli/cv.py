@@ -11,6 +11,7 @@ from bigsvm.cli.options import Json, Quiet, ZeroBased, ZeroBasedText
 from bigsvm.cli.outputs import say
 from bigsvm.cli.runs import Run, absolute, check_is_read_again
 from bigsvm.cli.selecting import WITHOUT, FoldOptions, Folds, Groups, Scoring, opened_fits
+from bigsvm.cli.session import Log
 from bigsvm.cli.train import check_used, plain_values, with_options
 from bigsvm.report.text import as_columns, as_json, number
 
@@ -35,6 +36,7 @@ def command(
     scheduler: Scheduler = None,
     scheduler_file: SchedulerFile = None,
     worker_memory: WorkerMemory = None,
+    log: Log = None,
     json: Json = False,
     quiet: Quiet = False,
     **values: Any,  # noqa: ANN401 (an option for each parameter)
@@ -42,8 +44,9 @@ def command(
     """Cross-validate: train on the other folds, predict each fold, and show the scores.
 
     A fold gives weight 0 to the rows that it tests, so that no rows are copied. Each fit is
-    certified like one of `bigsvm train`, whose options this command has. With --checkpoint, the
-    same command goes on after a signal or a kill, and has the same scores.
+    certified like one of `bigsvm train`, whose options this command has; --max-time and --max-iter
+    limit each fit. With --checkpoint, the same command goes on after a signal or a kill, and has
+    the same scores. With --scheduler each fold is a task for a worker, where it fits.
 
     \b
     Examples:
@@ -59,17 +62,20 @@ def command(
         check_is_read_again(run.source)
     check_used(context, run, checkpoint)
     started = time.monotonic()
-    results = []
     options = FoldOptions(folds, groups, scoring)
     with (
-        opened_fits(run, options, cluster, checkpoint=checkpoint, quiet=quiet) as opened,
+        opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened,
         opened.fits.recorded(checkpoint),
     ):
+        from bigsvm.selection.cross_validation import folds_fitted
+
         n_folds = len(opened.fits.folds)
-        for fold in range(n_folds):
-            result = opened.fits.fit({}, fold).result
-            results.append(result)
-            opened.display.line(f"fold {fold + 1} of {n_folds}: {fold_text(result)}")
+
+        def on_fit(fold: int, result: "FoldFit") -> None:
+            opened.session.display.line(f"fold {fold + 1} of {n_folds}: {fold_text(result)}")
+            opened.session.note("Fitted", {"fold": fold, **result._asdict()})
+
+        results = [fit.result for fit in folds_fitted(opened.fits, on_fit=on_fit)]
     _print(results, opened.n_rows, time.monotonic() - started, json=json)
 
 

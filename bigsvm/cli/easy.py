@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -15,6 +16,8 @@ from bigsvm.cli.inputs import is_text
 from bigsvm.cli.options import Formulation, Json, Memory, Quiet, local
 from bigsvm.cli.outputs import say
 from bigsvm.cli.runs import absolute, check_is_read_again
+from bigsvm.cli.search import PANEL
+from bigsvm.cli.session import Log
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
 from bigsvm.files import parse_json, replace_synced
@@ -61,14 +64,24 @@ def command(
         ),
     ] = None,
     formulation: Formulation = FORMULATIONS[0],
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the search.")] = 5,
+    folds: Annotated[
+        int,
+        typer.Option("--folds", min=2, help="Folds of the search.", rich_help_panel=PANEL),
+    ] = 5,
     log2_C: Annotated[
-        str | None, typer.Option("--log2-C", metavar="BEGIN,END,STEP", help="As for search.")
+        str | None,
+        typer.Option(
+            "--log2-C", metavar="BEGIN,END,STEP", help="As for search.", rich_help_panel=PANEL
+        ),
     ] = None,
     log2_gamma: Annotated[
-        str | None, typer.Option("--log2-gamma", metavar="BEGIN,END,STEP", help="As for search.")
+        str | None,
+        typer.Option(
+            "--log2-gamma", metavar="BEGIN,END,STEP", help="As for search.", rich_help_panel=PANEL
+        ),
     ] = None,
     memory: Memory = "1GB",
+    log: Log = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -94,7 +107,7 @@ def command(
     tell = (lambda _: None) if json else say
     record: dict[str, Any] = {"directory": str(directory), "commands": []}
     with Interruption() as interruption:
-        for name, step in _steps(train, test, directory, searched, memory):
+        for name, step in _steps(train, test, directory, searched, memory, log):
             words = ["bigsvm", *step.words]
             record["commands"].append(shlex.join(words))
             if step.makes is not None and step.makes.exists():
@@ -106,8 +119,10 @@ def command(
         say(as_json(record))
 
 
-def _steps(train: str, test: str | None, folder: Path, searched: list[str], memory: str) -> Any:  # noqa: ANN401 (an iterator; the second step depends on what the first has made)
-    """Yield the steps by name, in their order."""
+def _steps(
+    train: str, test: str | None, folder: Path, searched: list[str], memory: str, log: Path | None
+) -> Iterator[tuple[str, Step]]:
+    """Yield the steps by name, in their order; each may need what the one before has made."""
     store, scaled, model = folder / "train.zarr", folder / "scaled.zarr", folder / "model"
     model = model.with_suffix(".safetensors")
     budget = ["--memory", memory]
@@ -125,7 +140,7 @@ def _steps(train: str, test: str | None, folder: Path, searched: list[str], memo
         source = str(scaled)
     words = [
         "search", source, str(model), *searched, "--halving", "3", "--checkpoint",
-        str(folder / "search"), *budget,
+        str(folder / "search"), *budget, *([] if log is None else ["--log", str(log)]),
     ]  # fmt: skip
     yield "search", Step(words, model)
     if test is not None:
@@ -157,6 +172,11 @@ def _check_same(folder: Path, made_of: dict[str, Any]) -> None:
         raise DataError(f"{folder}: cannot be written ({error.strerror})") from error
 
 
+def _ignore_questions() -> None:
+    """Let SIGUSR1 have no effect in a process that has just begun, until it handles it."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
 def _run(words: list[str], interruption: Interruption, *, json: bool, quiet: bool) -> Any:  # noqa: ANN401 (JSON)
     """Run a command as a process; a signal ends it in order, and this one with its exit code."""
     others = [*(["--json"] if json else []), *(["--quiet"] if quiet else [])]
@@ -164,9 +184,10 @@ def _run(words: list[str], interruption: Interruption, *, json: bool, quiet: boo
         [sys.executable, "-m", "bigsvm", *words, *others],
         stdout=subprocess.PIPE if json else None,
         text=True,
+        preexec_fn=_ignore_questions,
     )
     try:
-        asked = False
+        asked, n_asked = False, interruption.times_asked()
         while True:
             try:
                 out, _ = child.communicate(timeout=_POLL)
@@ -176,6 +197,9 @@ def _run(words: list[str], interruption: Interruption, *, json: bool, quiet: boo
                 if interruption.signum not in (None, signal.SIGINT) and not asked:
                     child.send_signal(interruption.signum)
                     asked = True
+                if interruption.times_asked() != n_asked:
+                    n_asked = interruption.times_asked()
+                    child.send_signal(signal.SIGUSR1)
     finally:
         child.kill()
         child.wait()

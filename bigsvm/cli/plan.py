@@ -1,28 +1,22 @@
 """``bigsvm plan``: what training will take, before it is begun."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import check_labels_fit, parse_bytes, show_bytes
-from bigsvm.cli.clusters import (
-    ClusterOptions,
-    Scheduler,
-    SchedulerFile,
-    WorkerMemory,
-    opened_client,
-)
-from bigsvm.cli.inputs import opened
+from bigsvm.budget import show_bytes
+from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
 from bigsvm.cli.options import Json, Quiet, ZeroBased, ZeroBasedText
 from bigsvm.cli.outputs import say
 from bigsvm.cli.runs import Run, absolute
-from bigsvm.cli.signals import Interruption
+from bigsvm.cli.session import Log, opened_session
 from bigsvm.cli.train import check_used, plain_values, with_options
-from bigsvm.report.progress import Display, duration
+from bigsvm.report.progress import duration
 from bigsvm.report.text import as_columns, as_json, count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bigsvm.fit.forecast import Forecast, Range
 
 
@@ -38,6 +32,7 @@ def command(
     scheduler: Scheduler = None,
     scheduler_file: SchedulerFile = None,
     worker_memory: WorkerMemory = None,
+    log: Log = None,
     json: Json = False,
     quiet: Quiet = False,
     **values: Any,  # noqa: ANN401 (an option for each parameter)
@@ -53,7 +48,6 @@ def command(
       bigsvm plan train.zarr --C 10 --gamma 0.05 --json
     """
     from bigsvm.fit.forecast import forecast
-    from bigsvm.training.events import Hooks
 
     cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
     checkpoint: Path | None = values.pop("checkpoint")
@@ -61,30 +55,17 @@ def command(
     check_used(context, run, checkpoint)
     parameters = run.training_parameters(checkpoint)
     with (
-        Interruption() as interruption,
-        Display(quiet=quiet) as display,
-        opened_client(cluster, display, interruption) as client,
-        opened(
-            run.source,
-            memory=parse_bytes(parameters.memory),
-            cache_dir=None if run.cache_dir is None else Path(run.cache_dir),
-            zero_based=ZeroBased(run.zero_based),
-            display=display,
-            interruption=interruption,
-        ) as rows,
+        opened_session(cluster, quiet=quiet, log=log) as session,
+        session.rows_to_train(run, parameters) as rows,
     ):
-        check_labels_fit(parse_bytes(parameters.memory), rows.rows.n_rows)
         planned = forecast(
             rows.rows,
             rows.labels(),
             rows.sample_weight(),
             parameters,
-            Hooks(
-                interrupted=interruption.requested,
-                client=client,
-                worker_memory=cluster.worker_bytes(),
-            ),
+            session.hooks(session.listen_to_many),
         )
+        session.note("Forecast", planned.as_dict())
     say(as_json(planned.as_dict()) if json else _shown(planned))
 
 

@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import BLOCK_SHARE, parse_bytes, show_bytes
-from bigsvm.cli.clusters import (
-    ClusterOptions,
-    Scheduler,
-    SchedulerFile,
-    WorkerMemory,
-    opened_workers,
-)
+from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
 from bigsvm.cli.inputs import (
     check_order,
     check_text_options,
     for_columns_of,
     load_model,
     numbered_like,
-    opened,
 )
 from bigsvm.cli.options import (
     CacheDir,
@@ -37,12 +30,12 @@ from bigsvm.cli.options import (
     local_or_url,
 )
 from bigsvm.cli.outputs import predictions_path, say
-from bigsvm.cli.signals import Interruption
+from bigsvm.cli.session import opened_session
 from bigsvm.errors import MemoryBudgetError, ModelError
 from bigsvm.files import descriptor_of, is_stream
 from bigsvm.parameters.formulations import traits_of
 from bigsvm.processors import default_threads
-from bigsvm.report.progress import Display, RowsProgress
+from bigsvm.report.progress import RowsProgress
 from bigsvm.report.text import as_columns, as_json, count
 
 if TYPE_CHECKING:
@@ -164,25 +157,24 @@ def command(
     if output is not None:
         beside = f"{model}.range" if range_file is None else range_file
         path = predictions_path(output, (store, model, beside))
-    with Interruption() as interruption, Display(quiet=quiet) as display:
+    with opened_session(cluster, quiet=quiet) as session:
+        interruption, display = session.interruption, session.display
         trained = load_model(model, range_file)
         if probability and trained.calibration is None:
             raise ModelError(
                 f"{model} has no calibration, and so no probabilities; train it with --calibration"
             )
         with (
-            opened(
+            session.rows(
                 store,
-                memory=budget,
-                cache_dir=cache_dir,
-                zero_based=numbered_like(zero_based, trained.first_index),
-                display=display,
-                interruption=interruption,
+                budget,
+                cache_dir,
+                numbered_like(zero_based, trained.first_index),
                 min_features=trained.n_features,
                 dtype="float64" if trained.support_vectors.dtype == "float64" else "float32",
             ) as rows,
             _file_of(path) as target,
-            opened_workers(cluster, display, interruption) as workers,
+            session.workers() as workers,
             interruption.raising(),
         ):
             trained, n_more = for_columns_of(trained, rows)

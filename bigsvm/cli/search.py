@@ -23,6 +23,7 @@ from bigsvm.cli.options import (
 from bigsvm.cli.outputs import check_apart, check_model_path, say
 from bigsvm.cli.runs import Run, absolute, check_is_read_again
 from bigsvm.cli.selecting import WITHOUT, FoldOptions, Folds, Groups, Scoring, opened_fits
+from bigsvm.cli.session import Log
 from bigsvm.cli.train import check_used, plain_values, with_options
 from bigsvm.errors import ParameterError
 from bigsvm.parameters import FIELDS
@@ -121,6 +122,7 @@ def command(
     scheduler: Scheduler = None,
     scheduler_file: SchedulerFile = None,
     worker_memory: WorkerMemory = None,
+    log: Log = None,
     json: Json = False,
     quiet: Quiet = False,
     **values: Any,  # noqa: ANN401 (an option for each parameter)
@@ -128,8 +130,9 @@ def command(
     """Search the best parameters by cross-validation, as LIBSVM's grid.py does.
 
     Points that differ in C alone are fitted from the smallest C on, each from the model of the one
-    before. The first of several scores decides. With --checkpoint, the same command goes on after a
-    signal or a kill, and has the same table.
+    before. The first of several scores decides. --max-time and --max-iter limit each fit. With
+    --checkpoint, the same command goes on after a signal or a kill, and has the same table. With
+    --scheduler the points that differ in C alone are a task for a worker, where they fit.
 
     \b
     Examples:
@@ -153,11 +156,14 @@ def command(
         _check_picture(picture, chosen)
     started = time.monotonic()
     options = FoldOptions(folds, groups, scoring)
-    with opened_fits(run, options, cluster, checkpoint=checkpoint, quiet=quiet) as opened:
+    with opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened:
         found = _search(opened, chosen, halving=halving, checkpoint=checkpoint)
         if model is not None:
-            opened.display.line(f"training on all rows with {_words(found.best.parameters)}")
-            opened.fits.on_all_rows(found.best.parameters).model_.save(model)
+            best = found.best.parameters
+            opened.session.display.line(f"training on all rows with {_words(best)}")
+            trained = opened.fits.on_all_rows(best).model_
+            trained.save(model)
+            opened.session.note("Ended", {"model": model, **best, **trained.certificate})
         n_rows = opened.n_rows
     if picture is not None:
         from bigsvm.report.contours import draw_contours
@@ -277,7 +283,7 @@ def _search(
     from bigsvm.selection.grid import best_of, candidates_of, mean_score
     from bigsvm.selection.search import searched
 
-    fits, display = opened.fits, opened.display
+    fits, display = opened.fits, opened.session.display
     candidates, n_folds, done = candidates_of(grid, fits.estimator), len(fits.folds), 0
     score = fits.score_names[0]
     display.line(
@@ -289,6 +295,8 @@ def _search(
         done += 1
         shown = "no score" if result is None else f"{score} {number(result.scores[score])}"
         display.line(f"fit {done}: {_words(parameters)}, fold {fold + 1}: {shown}")
+        record = {} if result is None else result._asdict()
+        opened.session.note("Fitted", {"parameters": parameters, "fold": fold, **record})
 
     points = searched(
         fits, candidates, score=score, factor=halving, warm_starts=True, checkpoint=checkpoint,

@@ -8,22 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from bigsvm.budget import check_labels_fit, parse_bytes
-from bigsvm.cli.clusters import opened_client
-from bigsvm.cli.inputs import opened
-from bigsvm.cli.options import ZeroBased, local
-from bigsvm.cli.signals import Interruption
+from bigsvm.cli.options import local
+from bigsvm.cli.session import opened_session
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import CLASSIFIERS, REGRESSIONS
-from bigsvm.report.progress import Display, TrainingProgress
-from bigsvm.training import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.cli.clusters import ClusterOptions
     from bigsvm.cli.runs import Run
+    from bigsvm.cli.session import Session
     from bigsvm.data.row_values import RowValues
     from bigsvm.data.store import Store
     from bigsvm.selection.fits import FoldFits
@@ -79,12 +75,12 @@ class Opened(NamedTuple):
     Attributes
     ----------
     fits : FoldFits
-    display : Display
+    session : Session
     n_rows : int
     """
 
     fits: FoldFits
-    display: Display
+    session: Session
     n_rows: int
 
 
@@ -95,6 +91,7 @@ def opened_fits(
     cluster: ClusterOptions,
     *,
     checkpoint: Path | None,
+    log: Path | None,
     quiet: bool,
 ) -> Iterator[Opened]:
     """Open the folds of a store or of text for a while; a signal ends it with its exit code.
@@ -106,52 +103,27 @@ def opened_fits(
     parameters = run.training_parameters(None)
     check_parameters(parameters)
     with (
-        Interruption() as interruption,
-        Display(quiet=quiet) as display,
-        opened_client(cluster, display, interruption) as client,
-        opened(
-            run.source,
-            memory=parse_bytes(parameters.memory),
-            cache_dir=None if run.cache_dir is None else Path(run.cache_dir),
-            zero_based=ZeroBased(run.zero_based),
-            display=display,
-            interruption=interruption,
-        ) as store,
+        opened_session(cluster, quiet=quiet, log=log) as session,
+        session.rows_to_train(run, parameters) as store,
     ):
         from bigsvm.estimators.saved import estimator_of
         from bigsvm.selection.fits import FoldFits
-        from bigsvm.training.events import Hooks
 
-        check_labels_fit(parse_bytes(parameters.memory), store.rows.n_rows)
         groups = None if options.groups is None else _numbers_in(options.groups, store)
         scoring = options.scoring or _usual_scores(parameters.formulation, store)
         fits = FoldFits(
             estimator_of(parameters), store, None, None,
             cv=_cv_of(options.folds, store, parameters.formulation, grouped=groups is not None),
             groups=groups, y_order=None, scoring=scoring,
-            hooks=Hooks(
-                listener=_moving(TrainingProgress(display)),
-                interrupted=interruption.requested,
-                client=client,
-                worker_memory=cluster.worker_bytes(),
-            ),
+            hooks=session.hooks(session.listen_to_many),
         )  # fmt: skip
         try:
-            yield Opened(fits, display, store.rows.n_rows)
+            yield Opened(fits, session, store.rows.n_rows)
         except KeyboardInterrupt:
             if checkpoint is not None:
-                display.line(f"what is finished is in {checkpoint}; the same command goes on")
+                told = f"what is finished is in {checkpoint}; the same command goes on"
+                session.display.line(told)
             raise
-
-
-def _moving(show: TrainingProgress) -> events.Listener:
-    """Listen to the fits of folds: only what moves is shown, as there are many fits."""
-
-    def listener(event: events.Event) -> None:
-        if not isinstance(event, events.Planned | events.Swept | events.Checkpointed):
-            show(event)
-
-    return listener
 
 
 def _usual_scores(formulation: str, store: Store) -> list[str]:

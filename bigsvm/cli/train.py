@@ -3,23 +3,17 @@
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import check_labels_fit, parse_bytes, show_bytes
-from bigsvm.cli.clusters import (
-    ClusterOptions,
-    Scheduler,
-    SchedulerFile,
-    WorkerMemory,
-    opened_client,
-)
+from bigsvm.budget import show_bytes
+from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
 from bigsvm.cli.failures import in_options, options_of
-from bigsvm.cli.inputs import check_text_options, opened
+from bigsvm.cli.inputs import check_text_options
 from bigsvm.cli.options import (
     Json,
     Quiet,
@@ -34,24 +28,21 @@ from bigsvm.cli.options import (
 from bigsvm.cli.outputs import check_apart, check_model_path, say
 from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, resume_command
-from bigsvm.cli.signals import Interruption
+from bigsvm.cli.session import Log, opened_session
 from bigsvm.errors import ParameterError, UnreachableError
 from bigsvm.files import is_url
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import PANELS, STOPPING, declaration_of, option_of
 from bigsvm.parameters.formulations import BALLS
-from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import as_columns, as_json
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
     from bigsvm.models import KernelExpansion
-    from bigsvm.report.run_log import RunLog
 
 UNCONVERGED_CODE = 3
 """Exit code of --fail-unconverged."""
@@ -92,15 +83,7 @@ def command(
             rich_help_panel=STOPPING,
         ),
     ] = False,
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            "--log",
-            callback=local,
-            metavar="FILE",
-            help="Append what happens to a file, one JSON object with the time a line.",
-        ),
-    ] = None,
+    log: Log = None,
     json: Json = False,
     quiet: Quiet = False,
     **values: Any,  # noqa: ANN401 (an option for each parameter)
@@ -233,7 +216,6 @@ def _train(
     `told` rewrites the library's messages with the names of options; they may name the model.
     """
     from bigsvm.fit.train import train_model
-    from bigsvm.training.events import Hooks
 
     parameters = run.training_parameters(checkpoint)
     check_parameters(parameters)
@@ -241,13 +223,8 @@ def _train(
     check_model_path(path)
     cache_dir = None if run.cache_dir is None else Path(run.cache_dir)
     check_apart(run.source, path, {"--checkpoint": checkpoint, "--cache-dir": cache_dir})
-    with (
-        Interruption() as interruption,
-        Display(quiet=quiet, times_asked=interruption.times_asked) as display,
-        _log_to(log, display) as run_log,
-        opened_client(cluster, display, interruption) as client,
-    ):
-        show = TrainingProgress(display)
+    with opened_session(cluster, quiet=quiet, log=log) as session:
+        display, interruption = session.display, session.interruption
         if isinstance(path, Path) and path.exists() and not names_model:
             display.line(f"{path} will be replaced when the run ends")
 
@@ -255,32 +232,16 @@ def _train(
             # Only now the checkpoint is known to belong to this run.
             if isinstance(event, events.Planned) and checkpoint is not None:
                 run.save(checkpoint)
-            if run_log is not None:
-                run_log(event)
-            show(event)
+            session.listen(event)
 
-        with opened(
-            run.source,
-            memory=parse_bytes(parameters.memory),
-            cache_dir=cache_dir,
-            zero_based=ZeroBased(run.zero_based),
-            display=display,
-            interruption=interruption,
-        ) as opened_store:
-            check_labels_fit(parse_bytes(parameters.memory), opened_store.rows.n_rows)
+        with session.rows_to_train(run, parameters) as opened_store:
             with _saying_how_to_resume(run, checkpoint):
                 trained = train_model(
                     opened_store.rows,
                     opened_store.labels(),
                     opened_store.sample_weight(),
                     parameters,
-                    Hooks(
-                        listener=listener,
-                        interrupted=interruption.requested,
-                        times_asked=interruption.times_asked,
-                        client=client,
-                        worker_memory=cluster.worker_bytes(),
-                    ),
+                    session.hooks(listener),
                 )
             n_rows = opened_store.rows.n_rows
         trained.save(path)
@@ -297,20 +258,12 @@ def _train(
             display.warn("the model has no probabilities: they are fitted after training")
         if trained.doubt:
             display.warn(told(trained.doubt))
-        if run_log is not None:
-            run_log.write("Ended", {"model": str(path), **trained.certificate})
+        session.note("Ended", {"model": str(path), **trained.certificate})
     _print(trained, path, n_rows, json=json)
     failed = not (reason.is_uncertified or trained.certificate["converged"])
     if fail_unconverged and failed and not interruption.requested():
         return UNCONVERGED_CODE
     return interruption.exit_code
-
-
-def _log_to(path: Path | None, display: Display) -> "AbstractContextManager[RunLog | None]":
-    """Open the log of the run, if there is to be one."""
-    from bigsvm.report.run_log import RunLog
-
-    return nullcontext() if path is None else RunLog(path, warn=display.warn)
 
 
 @contextmanager

@@ -1,0 +1,171 @@
+"""Session: what a long command has while it runs: signals, progress, a log, a cluster, and rows."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from bigsvm.budget import check_labels_fit, parse_bytes
+from bigsvm.cli.clusters import opened_client
+from bigsvm.cli.inputs import opened
+from bigsvm.cli.options import ZeroBased, local
+from bigsvm.cli.signals import Interruption
+from bigsvm.report.progress import Display, TrainingProgress
+from bigsvm.training import events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from bigsvm.cli.clusters import ClusterOptions
+    from bigsvm.cli.runs import Run
+    from bigsvm.data.store import Store
+    from bigsvm.executors.workforce import Workforce
+    from bigsvm.parameters import TrainingParameters
+    from bigsvm.report.run_log import RunLog
+
+Log = Annotated[
+    Path | None,
+    typer.Option(
+        "--log",
+        callback=local,
+        metavar="FILE",
+        help="Append what happens to a file, one JSON object with the time a line.",
+    ),
+]
+
+
+class Session(NamedTuple):
+    """What a command has while it runs; `opened_session` makes it.
+
+    Attributes
+    ----------
+    interruption : Interruption
+        Whether a signal has come.
+    display : Display
+    show : TrainingProgress
+        Shows events on the display.
+    log : RunLog or None
+    client : distributed.Client or None
+        Of the cluster that options name.
+    cluster : ClusterOptions
+    """
+
+    interruption: Interruption
+    display: Display
+    show: TrainingProgress
+    log: RunLog | None
+    client: Any
+    cluster: ClusterOptions
+
+    def listen(self, event: events.Event) -> None:
+        """Log an event, and show it."""
+        if self.log is not None:
+            self.log(event)
+        self.show(event)
+
+    def listen_to_many(self, event: events.Event) -> None:
+        """Log an event of one of many fits; of these only what moves is shown."""
+        if self.log is not None:
+            self.log(event)
+        if not isinstance(event, events.Planned | events.Swept) and not (
+            isinstance(event, events.Checkpointed) and not self.display.is_asked
+        ):
+            self.show(event)
+
+    def note(self, event: str, record: dict[str, Any]) -> None:
+        """Write a line of the log, if there is one."""
+        if self.log is not None:
+            self.log.write(event, record)
+
+    def hooks(self, listener: events.Listener) -> events.Hooks:
+        """Return hooks of a run that signals end, and that the cluster computes for."""
+        return events.Hooks(
+            listener=listener,
+            interrupted=self.interruption.requested,
+            times_asked=self.interruption.times_asked,
+            client=self.client,
+            worker_memory=self.cluster.worker_bytes(),
+        )
+
+    def rows(
+        self,
+        source: str,
+        memory: int,
+        cache_dir: Path | None,
+        zero_based: ZeroBased,
+        **others: Any,  # noqa: ANN401 (as `inputs.opened` takes them)
+    ) -> AbstractContextManager[Store]:
+        """Open a store, or convert text to one, for a while; see `inputs.opened`."""
+        return opened(
+            source, memory=memory, cache_dir=cache_dir, zero_based=zero_based,
+            display=self.display, interruption=self.interruption, **others,
+        )  # fmt: skip
+
+    @contextmanager
+    def rows_to_train(self, run: Run, parameters: TrainingParameters) -> Iterator[Store]:
+        """Open the rows of a run for a while.
+
+        Raises
+        ------
+        MemoryBudgetError
+            Their labels alone exceed the memory.
+        """
+        memory = parse_bytes(parameters.memory)
+        cache_dir = None if run.cache_dir is None else Path(run.cache_dir)
+        with self.rows(run.source, memory, cache_dir, ZeroBased(run.zero_based)) as store:
+            check_labels_fit(memory, store.rows.n_rows)
+            yield store
+
+    @contextmanager
+    def workers(self) -> Iterator[Workforce | None]:
+        """Give the workers of the cluster, or None; the display tells who they are."""
+        if self.client is None:
+            yield None
+            return
+        from bigsvm.fit.trainer import workforce_of
+
+        workers = workforce_of(self.hooks(self.listen))
+        try:
+            yield workers
+        finally:
+            workers.close()
+
+
+@contextmanager
+def opened_session(
+    cluster: ClusterOptions, *, quiet: bool, log: Path | None = None
+) -> Iterator[Session]:
+    """Open what a command has while it runs.
+
+    Parameters
+    ----------
+    cluster : ClusterOptions
+    quiet : bool
+        Whether only warnings are shown.
+    log : Path, optional
+        File that events are appended to.
+
+    Raises
+    ------
+    ParameterError, ClusterError, Interrupted
+        As `opened_client`, or the file is not a log.
+    """
+    with (
+        Interruption() as interruption,
+        Display(quiet=quiet, times_asked=interruption.times_asked) as display,
+        _log_to(log, display) as run_log,
+        opened_client(cluster, display, interruption) as client,
+    ):
+        show = TrainingProgress(display)
+        yield Session(interruption, display, show, run_log, client, cluster)
+
+
+def _log_to(path: Path | None, display: Display) -> AbstractContextManager[RunLog | None]:
+    """Open the log of the run, if there is to be one."""
+    from bigsvm.report.run_log import RunLog
+
+    return nullcontext() if path is None else RunLog(path, warn=display.warn)

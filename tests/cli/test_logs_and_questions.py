@@ -1,0 +1,102 @@
+"""All long commands write a log, and say where they are when SIGUSR1 asks; help is by panels."""
+
+import json
+import os
+import signal
+
+import pytest
+from command_line import finish, libsvm_text, run_here, start, two_clouds
+
+from bigsvm.fit import forecast
+from bigsvm.training.decomposition import Decomposition
+
+PANELS = {
+    "convert": ["Arguments", "Options"],
+    "scale": ["Arguments", "Options"],
+    "split": ["Arguments", "Options"],
+    "info": ["Arguments", "Options"],
+    "plan": ["Arguments", "Cluster", "Problem", "Options"],
+    "train": ["Arguments", "Cluster", "Problem", "Options"],
+    "cv": ["Arguments", "Folds", "Cluster", "Options"],
+    "search": ["Arguments", "Search", "Folds", "Cluster", "Options"],
+    "easy": ["Arguments", "Problem", "Search", "Options"],
+    "predict": ["Arguments", "Cluster", "Options"],
+    "inspect": ["Arguments", "Options"],
+    "export": ["Arguments", "Options"],
+    "demo": ["Options"],
+    "warm-up": ["Options"],
+}
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_cv_and_search_log_each_fit(data, tmp_path):
+    run_here("cv", data / "train.zarr", "--folds", 2, "--log", tmp_path / "cv")
+    lines = lines_of(tmp_path / "cv")
+    assert {"Planned", "Swept", "Fitted"} <= {line["event"] for line in lines}
+    fitted = [line for line in lines if line["event"] == "Fitted"]
+    assert [line["fold"] for line in fitted] == [0, 1]
+    assert fitted[0]["certificate"]["converged"]
+    words = ("--folds", 2, "--gamma", 0.3, "--log2-C", "0,1,1")
+    run_here("search", data / "train.zarr", tmp_path / "m", *words, "--log", tmp_path / "search")
+    lines = lines_of(tmp_path / "search")
+    fitted = [line for line in lines if line["event"] == "Fitted"]
+    assert [line["parameters"]["C"] for line in fitted] == [1.0, 2.0, 1.0, 2.0]
+    assert lines[-1]["event"] == "Ended"
+    assert lines[-1]["stop_reason"] == "converged"
+
+
+def test_plan_logs_its_samples(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(forecast, "FIRST_ROWS", 100)
+    said = run_here("plan", data / "train.zarr", "--gamma", 0.3, "--log", tmp_path / "log")
+    lines = lines_of(tmp_path / "log")
+    sampled = [line for line in lines if line["event"] == "Sampled"]
+    assert [line["n_rows"] for line in sampled] == [100, 200, 300]
+    assert lines[-1]["event"] == "Forecast"
+    assert "100 rows took" in said.stderr
+
+
+def test_easy_logs_its_search(tmp_path):
+    X, y = two_clouds(200)
+    (tmp_path / "text").write_text(libsvm_text(X, y))
+    words = ("--folds", "2", "--log2-C", "0,0,1", "--log2-gamma", "-1,-1,1", "--log", "log")
+    finish(start("easy", "text", *words, cwd=tmp_path))
+    assert {"Fitted", "Ended"} <= {line["event"] for line in lines_of(tmp_path / "log")}
+
+
+@pytest.mark.parametrize("command", ["cv", "search", "plan"])
+def test_a_command_that_is_asked_says_where_it_is(command, data, tmp_path, monkeypatch):
+    sweep, asked = Decomposition._sweep, []
+
+    def asking(self, *given, **options):
+        if not asked:
+            asked.append(os.kill(os.getpid(), signal.SIGUSR1))
+        return sweep(self, *given, **options)
+
+    monkeypatch.setattr(Decomposition, "_sweep", asking)
+    words = {"plan": (), "cv": ("--folds", 2)}.get(command, ("--folds", 2, "--log2-C", "0,0,1"))
+    if command != "plan":
+        words += ("--checkpoint", tmp_path / "run")
+    said = run_here(command, data / "train.zarr", "--gamma", 0.3, "--quiet", *words).stderr
+    assert asked
+    assert "solving " in said
+    assert ("checkpoint" in said) == (command != "plan")
+
+
+@pytest.mark.parametrize("command", PANELS)
+def test_help_is_by_panels(command):
+    headings = [
+        line.removesuffix(":")
+        for line in run_here(command, "--help").stdout.splitlines()
+        if line.endswith(":") and not line.startswith(" ")
+    ]
+    assert [heading for heading in headings if heading in PANELS[command]] == PANELS[command]
+    assert headings[-1] == "Options"
+
+
+@pytest.mark.parametrize("command", ["cv", "search"])
+def test_help_says_that_limits_are_of_each_fit(command):
+    words = " ".join(run_here(command, "--help").stdout.split())
+    assert "--max-time and --max-iter limit each fit" in words
