@@ -9,8 +9,18 @@ Of functions of one class each, a sigmoid is ``softmax(a v)``: `a` is fitted by 
 (temperature scaling; Guo, Pleiss, Sun and Weinberger 2017). An isotonic calibration gives the
 probability of each class against the rest; they are divided by their sum.
 
-Both sigmoids keep the order of the values. The largest probability is that of the predicted class
-where functions have one class each; of pairs it is, but for some rows without a clear winner.
+The largest probability is that of the predicted class: a softmax keeps the order of the values, and
+coupled probabilities are moved as little as that takes (`raise_predicted`), for which few rows have
+a reason: those whose votes are tied or nearly so. LIBSVM, and so models read from its files, have
+the coupled probabilities as they are.
+
+A softmax is monotone: a probability rises with the value of its class. Coupled ones are not always.
+Where the probabilities of all pairs agree with one another, p_i rises with each r_ij: there the
+matrix of the problem, scaled by p, is the Laplacian of a graph, of which one edge is pulled apart.
+Where pairs contradict one another, it may fall a little. The first approach of Wu, Lin and Weng
+(the stationary distribution of a Markov chain) and that of Hastie and Tibshirani (1998) are
+monotone throughout, but LIBSVM's programs would compute other probabilities from the same file.
+``python -m tools.benchmarks probabilities`` prints how often a probability falls.
 """
 
 from __future__ import annotations
@@ -27,7 +37,7 @@ from bigsvm.calibration import (
     fit_calibration,
     platt_targets,
 )
-from bigsvm.votes import OF_PAIRS, pair_classes, pair_number
+from bigsvm.votes import OF_PAIRS, decide, pair_classes, pair_number
 
 if TYPE_CHECKING:
     from typing import Any
@@ -60,7 +70,9 @@ def class_probabilities(calibration: Calibration, values: F8, rule: str | None, 
         Classes of the model.
     """
     if rule in OF_PAIRS:
-        return couple(calibration.probability(values), k)
+        coupled = couple(calibration.probability(values), k)
+        of_libsvm = calibration.method == "sigmoid" and calibration.numbers.shape[1] > 1
+        return coupled if of_libsvm else raise_predicted(coupled, decide(values, rule, k))
     if rule is None:
         second = calibration.probability(values)
         return np.stack([1 - second, second], axis=1)
@@ -118,6 +130,41 @@ def _coupled(second: F8, k: int) -> F8:
     probabilities: F8 = np.maximum(solved[:, :k, 0], 0.0)  # below 0 by rounding only
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     return probabilities
+
+
+def raise_predicted(probabilities: F8, codes: Codes) -> F8:
+    """Give the nearest probabilities, in squares, of which those of given classes are the largest.
+
+    Classes with a larger probability and the given one share theirs equally.
+
+    Parameters
+    ----------
+    probabilities : (n, k) float64
+    codes : (n,) integers
+        A class for each row.
+
+    Returns
+    -------
+    (n, k) float64
+        With the same sums, but for rounding; of the given class larger by one unit in the last
+        place, so that there are no ties.
+    """
+    rows = np.flatnonzero(probabilities.argmax(axis=1) != codes)
+    if not len(rows):
+        return probabilities
+    raised, codes, places = probabilities.copy(), codes[rows], np.arange(len(rows))
+    some = probabilities[rows]
+    others = some.copy()
+    others[places, codes] = np.inf  # the first, when they descend
+    descending = -np.sort(-others, axis=1)
+    descending[:, 0] = some[places, codes]
+    means = np.cumsum(descending, axis=1) / np.arange(1, some.shape[1] + 1)
+    # The mean grows as long as classes above it come in.
+    level = means.max(axis=1)
+    some = np.minimum(some, level[:, None])
+    some[places, codes] = np.nextafter(level, 1)
+    raised[rows] = some
+    return raised
 
 
 def values_per_row(rule: str, k: int) -> int:

@@ -15,6 +15,7 @@ from bigsvm.coupling import (
     class_probabilities,
     couple,
     fit_classes,
+    raise_predicted,
     values_per_row,
     values_to_fit,
 )
@@ -205,3 +206,72 @@ def test_values_that_are_not_finite_are_refused(rule):
     values = np.full((6, 3), np.nan)
     with pytest.raises(DataError, match="not finite; scale the features"):
         fit_classes("sigmoid", values, np.arange(6) % 3, None, rule=rule, k=3)
+
+
+@given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.floats(0.1, 30))
+def test_the_predicted_class_is_the_likeliest_of_pairs(k, seed, scale):
+    values = np.random.default_rng(seed).normal(size=(20, k * (k - 1) // 2)) * scale
+    for rule in votes.OF_PAIRS:
+        found = class_probabilities(sigmoid(1.0), values, rule, k)
+        np.testing.assert_array_equal(found.argmax(axis=1), votes.decide(values, rule, k))
+        assert ((found >= 0) & (found <= 1)).all()
+        np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 5), st.integers(0, 2**32 - 1))
+def test_probabilities_are_raised_as_little_as_possible(k, seed):
+    rng = np.random.default_rng(seed)
+    p, code = rng.dirichlet(np.ones(k)), int(rng.integers(k))
+    found = raise_predicted(p[None], np.array([code]))[0]
+    best = minimize(
+        lambda q: ((q - p) ** 2).sum(), np.full(k, 1 / k), method="SLSQP", tol=1e-14,
+        constraints=[
+            {"type": "eq", "fun": lambda q: q.sum() - 1},
+            {"type": "ineq", "fun": lambda q: q[code] - q},
+        ],
+    )  # fmt: skip
+    np.testing.assert_allclose(found, best.x, atol=1e-5)
+    assert found.argmax() == code
+
+
+def test_a_sigmoid_for_each_pair_is_libsvms_and_moves_nothing():
+    # Votes are tied, and the second class is the likeliest.
+    values = np.array([[1.0, -3.0, 0.5]])
+    own = Calibration(method="sigmoid", numbers=np.array([[1.0] * 3, [0.0] * 3]))
+    found = class_probabilities(own, values, "ovo", 3)
+    np.testing.assert_array_equal(found, couple(expit(values), 3))
+    shared = class_probabilities(sigmoid(1.0), values, "ovo", 3)
+    assert votes.decide(values, "ovo", 3) == shared.argmax() == 0
+    assert found.argmax() != 0
+    np.testing.assert_allclose(np.sort(shared[0])[-2:], shared.max())
+
+
+@given(st.lists(st.floats(0.05, 1), min_size=2, max_size=6), st.data())
+def test_a_probability_rises_with_each_pair_where_pairs_agree(weights, data):
+    p, k = np.array(weights) / np.sum(weights), len(weights)
+    first, second = votes.pair_classes(k)
+    of_second = p[second] / (p[first] + p[second])
+    pair = data.draw(st.integers(0, len(first) - 1))
+    more = of_second.copy()
+    more[pair] += 1e-4
+    change = couple(more[None], k)[0] - couple(of_second[None], k)[0]
+    assert change[second[pair]] > 0 > change[first[pair]]
+
+
+def test_a_probability_may_fall_where_pairs_contradict():
+    """What the documentation says: the second approach of Wu, Lin and Weng is not monotone."""
+    # The third class beats the second, and this the first, but the third hardly beats the first.
+    of_second = np.array([[0.95, 0.7, 0.99], [0.96, 0.7, 0.99]])
+    before, after = couple(of_second, 3)
+    assert after[1] < before[1]
+
+
+@given(st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_a_softmax_is_monotone(k, seed):
+    rng = np.random.default_rng(seed)
+    values, code = rng.normal(size=(1, k)), int(rng.integers(k))
+    more = values + rng.uniform(0.01, 1) * (np.arange(k) == code)
+    before, after = (class_probabilities(sigmoid(2.0), v, "ovr", k)[0] for v in (values, more))
+    assert after[code] > before[code]
+    assert (np.delete(after, code) < np.delete(before, code)).all()
