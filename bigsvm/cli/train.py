@@ -216,6 +216,7 @@ def _train(
     `told` rewrites the library's messages with the names of options; they may name the model.
     """
     from bigsvm.fit.train import train_model
+    from bigsvm.models.scales import scaling_hint
 
     parameters = run.training_parameters(checkpoint)
     check_parameters(parameters)
@@ -254,6 +255,9 @@ def _train(
             if checkpoint is not None and reason is not StopReason.STALLED:
                 hint = f": {resume_command(checkpoint, run, reason)}"
             display.warn(told(f"the model has not converged: {reason.sentence}{hint}"))
+            scales = scaling_hint(trained)
+            if scales is not None:
+                display.warn(told(scales))
         if parameters.calibration is not None and trained.calibration is None:
             display.warn("the model has no probabilities: they are fitted after training")
         if trained.doubt:

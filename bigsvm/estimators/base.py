@@ -24,6 +24,7 @@ from bigsvm.estimators.watching import FitWatch, History, Tasks, folder_of_check
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
+from bigsvm.models.scales import scaling_hint
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import check_value, declaration_of
 from bigsvm.parameters.formulations import FormulationName, gap_name
@@ -160,9 +161,11 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
                 gap = f"{last:.3g} at the last sweep"
             tol = self.certificate_["tol"]
             by = self.certificate_.get("stopped_by")
+            hint = scaling_hint(self.model_)
             warnings.warn(
                 f"training did not converge: {reason.sentence}{'' if by is None else f', as {by}'} "
-                f"({gap_name(self._formulation)} {gap}, tol {tol:g})",
+                f"({gap_name(self._formulation)} {gap}, tol {tol:g})"
+                f"{'' if hint is None else f'; {hint}'}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -347,6 +350,14 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         """Coefficients of the columns, (1, n_features); of the linear kernel only."""
         self._check_linear()
         return np.asarray(self.dual_coef_ @ self.model_.support_vectors).reshape(1, -1)
+
+    @property
+    def gamma_(self) -> float:
+        """Gamma of the kernel as a number; of kernels that have one only."""
+        gamma = self.model_.kernel.describe().get("gamma")
+        if gamma is None:
+            raise AttributeError(f"the kernel {self.model_.kernel.name} has no gamma")
+        return float(gamma)
 
     def _check_linear(self) -> None:
         if self.model_.kernel.name != "linear":

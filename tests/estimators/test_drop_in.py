@@ -95,3 +95,17 @@ def test_a_store_is_scored_by_its_own_labels(tmp_path):
     bigsvm.write_store(tmp_path / "s.zarr", X, Y)
     fitted = bigsvm.SVC().fit(str(tmp_path / "s.zarr"))
     assert fitted.score(str(tmp_path / "s.zarr")) == fitted.score(X, Y)
+
+
+@pytest.mark.parametrize("gamma", ["scale", "auto", 0.3])
+@pytest.mark.parametrize("name", SHARED)
+def test_gamma_is_a_number_after_a_fit(name, gamma):
+    ours, theirs = (each.fit(X, Y) for each in pair(name, gamma=gamma))
+    assert ours.gamma_ == pytest.approx(theirs._gamma)
+
+
+def test_a_kernel_without_gamma_has_none():
+    fitted = bigsvm.SVC(kernel="linear").fit(X, Y)
+    assert not hasattr(fitted, "gamma_")
+    with pytest.raises(AttributeError, match="the kernel linear has no gamma"):
+        _ = fitted.gamma_
