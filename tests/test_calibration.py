@@ -1,13 +1,23 @@
 """Probabilities from decision values: beside scikit-learn's, and where values are awkward."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
 
-from bigsvm.calibration import METHODS, Calibration, fit_calibration
+from bigsvm.calibration import (
+    METHODS,
+    Calibration,
+    fit_calibration,
+    fit_density,
+    fit_laplace,
+)
 from bigsvm.errors import DataError, ParameterError
 
 
@@ -154,3 +164,64 @@ def test_invalid_calibration_is_refused(method, numbers, words):
         Calibration(method=method, numbers=np.asarray(numbers))
     with pytest.raises(ParameterError, match="'many' rows"):
         Calibration(method="sigmoid", numbers=np.zeros((2, 1)), n_rows="many")
+
+
+def naive_marks(values):
+    """Middles of the ends of fifths, of rows on both sides of 0."""
+    outside, inside = sorted(v for v in values if v < 0), sorted(v for v in values if v >= 0)
+    ends = [outside[i * len(outside) // 5] for i in range(5)]
+    ends += [0.0, *(inside[-(-i * len(inside) // 5) - 1] for i in range(1, 6))]
+    return [(low + high) / 2 for low, high in pairwise(ends)]
+
+
+@given(st.lists(st.floats(-3, -0.01), min_size=5), st.lists(st.floats(0, 3), min_size=5))
+def test_marks_of_a_density_part_both_sides_into_fifths(outside, inside):
+    made = fit_density(np.array([*inside, *outside]))
+    np.testing.assert_array_equal(made.numbers[0], naive_marks([*inside, *outside]))
+    assert made.n_rows == len(inside) + len(outside)
+
+
+def test_a_density_is_a_step_for_each_mark():
+    made = Calibration(method="density", numbers=np.arange(-4.5, 5.5)[None])
+    found = made.probability(np.array([-9.0, -4.5, -4.0, -0.5, 0.0, 0.4, 4.4, 4.5, 9.0]))
+    np.testing.assert_allclose(found, [0.001, 0.1, 0.1, 0.5, 0.5, 0.5, 0.9, 0.999, 0.999])
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], [-1.0, -2.0], [0.0], [-1.0, 1.0]])
+def test_a_side_without_rows_has_marks_at_the_threshold(values):
+    made = fit_density(np.array(values))
+    assert (np.diff(made.numbers[0]) >= 0).all()
+    low, high = made.probability(np.array([-1e-9, 1e-9]))
+    assert low <= 0.5 <= high
+
+
+@pytest.mark.parametrize("fit", [fit_density, fit_laplace])
+def test_a_weight_of_two_is_the_row_twice_without_classes(fit):
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(size=200) + 0.5, rng.integers(1, 4, 200)
+    weighted = fit(values, weights.astype(float))
+    np.testing.assert_allclose(weighted.numbers, fit(np.repeat(values, weights)).numbers)
+
+
+def test_the_scale_of_a_laplace_distribution_is_found_beside_outliers():
+    residuals = np.random.default_rng(0).laplace(scale=0.7, size=20_000)
+    residuals[:10] = 1e3
+    assert fit_laplace(residuals).numbers[0, 0] == pytest.approx(0.7, rel=0.05)
+    assert fit_laplace(np.zeros(10)).numbers[0, 0] == 0
+    with pytest.raises(ParameterError, match="a regression has no classes"):
+        fit_laplace(residuals).probability(residuals)
+
+
+@pytest.mark.parametrize(
+    ("method", "numbers", "message"),
+    [
+        ("density", np.zeros((1, 9)), "a density calibration of shape"),
+        ("density", np.arange(10.0)[::-1][None], "must ascend"),
+        ("laplace", np.zeros((2, 1)), "a laplace calibration of shape"),
+        ("laplace", np.array([[-1.0]]), "-1.0, below 0"),
+        ("laplace", np.array([[np.nan]]), "must be finite"),
+    ],
+)
+def test_numbers_that_are_no_density_and_no_scale_are_refused(method, numbers, message):
+    with pytest.raises(ParameterError, match=message):
+        Calibration(method=method, numbers=numbers)

@@ -105,8 +105,12 @@ def _export(model: str, output: Path, to: Format) -> None:
     from bigsvm.votes import OF_PAIRS
 
     made = trained.calibration
-    if made is not None and made.method == "isotonic":
-        Display(quiet=True).warn(f"{to.value} has no isotonic calibration: no probabilities there")
+    if made is not None and (
+        made.method == "isotonic" or (to is Format.ONNX and made.method != "sigmoid")
+    ):
+        Display(quiet=True).warn(
+            f"{to.value} has no {made.method} calibration: no probabilities there"
+        )
     elif made is not None and to is Format.ONNX and trained.rule in OF_PAIRS:
         Display(quiet=True).warn("onnx has no probabilities of pairs of classes: there are none")
     if to is Format.LIBSVM:

@@ -1,11 +1,14 @@
 """Command lines of LIBSVM's programs: ``-c 8 -g 0.03 FILE MODEL``, one letter and its value."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from bigsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from bigsvm.models import KernelExpansion
 
 SETTINGS: dict[str, Any] = {
     "allow_extra_args": True,
@@ -130,3 +133,11 @@ def check_labels_are_numbers(names: Sequence[Any] | None, what: str) -> None:
             f"{what} has words as labels, and LIBSVM's files have whole numbers; use "
             "`bigsvm train` and `bigsvm predict`"
         )
+
+
+def noise_lines(model: "KernelExpansion") -> Iterator[str]:
+    """Yield the lines in which LIBSVM's programs say how far targets are from predictions."""
+    if model.calibration is not None and model.calibration.method == "laplace":
+        scale = model.calibration.numbers[0, 0]
+        yield "Prob. model for test data: target value = predicted value + z,"
+        yield f"z: Laplace distribution e^(-|z|/sigma)/(2sigma),sigma={scale:g}"

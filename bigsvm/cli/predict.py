@@ -164,6 +164,11 @@ def command(
             raise ModelError(
                 f"{model} has no calibration, and so no probabilities; train it with --calibration"
             )
+        if probability and not trained.n_probabilities:
+            raise ModelError(
+                f"{model} is a regression, which has no classes and no probabilities of them; "
+                "`bigsvm info` shows the scale of its noise"
+            )
         with (
             session.rows(
                 store,
@@ -187,7 +192,7 @@ def command(
             labels = rows.labels()
             true = None if names is None else quality.codes_of(labels, names)
             score = None
-            if true is not None and trained.calibration is not None:
+            if true is not None and trained.calibration is not None and trained.n_probabilities:
                 score = quality.ProbabilityScore()
             kept = _kept(trained, decision_function=decision_function, probability=probability)
             with room_for(trained, rows.rows.n_rows, target, kept) as room:
@@ -299,7 +304,7 @@ def room_for(
     else:
         from bigsvm.report.predictions import ValuesFile
 
-        width = len(model.classes or ()) if kept == "probabilities" else model.n_functions
+        width = model.n_probabilities if kept == "probabilities" else model.n_functions
         folder = None if is_stream(output) else output.parent
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             yield ValuesFile(file, (n_rows, width))

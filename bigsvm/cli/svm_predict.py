@@ -7,7 +7,7 @@ import typer
 
 from bigsvm.budget import BLOCK_SHARE, parse_bytes
 from bigsvm.cli.inputs import for_columns_of, load_model, numbered_like, opened
-from bigsvm.cli.libsvm_words import check_labels_are_numbers, read_words
+from bigsvm.cli.libsvm_words import check_labels_are_numbers, noise_lines, read_words
 from bigsvm.cli.options import ZeroBased
 from bigsvm.cli.outputs import STANDARD_OUTPUT, predictions_path, say
 from bigsvm.cli.predict import kept_probabilities, room_for
@@ -41,7 +41,8 @@ def command(
     standard output, and the accuracy then goes to standard error.
 
     \b
-    -b 0|1     whether to write probabilities; the model must have them
+    -b 0|1     whether to write probabilities, or of a regression to say how far targets are from
+               predictions; the model must have them
     -q         no output
 
     \b
@@ -102,14 +103,16 @@ def command(
                 order = np.argsort(store.original_rows(), kind="stable")
                 predicted = _predicted(model, codes, room)
                 lines: Iterator[str] = (f"{value:.17g}\n" for value in predicted[order].tolist())
-                if wants_probabilities:
+                if wants_probabilities and model.n_probabilities:
                     lines = _probability_lines(
                         model, predicted, order, kept_probabilities(model, room)
                     )
                 write_lines(path, lines)
     if not given.quiet:
         on_error = path == STANDARD_OUTPUT
-        say("\n".join(_quality(model, predicted, labels)), on_error=on_error)
+        said = [*(noise_lines(model) if wants_probabilities else ())]
+        said += _quality(model, predicted, labels)
+        say("\n".join(said), on_error=on_error)
 
 
 def _predicted(
@@ -134,10 +137,12 @@ def _probability_lines(
     probabilities: "Callable[[NDArray[np.int64]], NDArray[np.float64]]",
 ) -> "Iterator[str]":
     """Write labels and probabilities, which LIBSVM lists in the order of its model file."""
-    assert model.classes is not None
     # Of two classes the first label there is the second class here.
     step = -1 if model.rule is None else 1
-    yield f"labels {' '.join(f'{label:g}' for label in model.classes[::step])}\n"
+    if model.classes is None:
+        yield "label normal outlier\n"
+    else:
+        yield f"labels {' '.join(f'{label:g}' for label in model.classes[::step])}\n"
     for start in range(0, len(order), LINES_AT_ONCE):
         part = order[start : start + LINES_AT_ONCE]
         for label, row in zip(predicted[part], probabilities(part)[:, ::step], strict=True):

@@ -8,7 +8,12 @@ import typer
 
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import is_standard_input, opened
-from bigsvm.cli.libsvm_words import as_number, check_labels_are_numbers, read_words
+from bigsvm.cli.libsvm_words import (
+    as_number,
+    check_labels_are_numbers,
+    noise_lines,
+    read_words,
+)
 from bigsvm.cli.options import ZeroBased
 from bigsvm.cli.outputs import check_model_path, check_no_input, say
 from bigsvm.cli.signals import Interruption
@@ -16,6 +21,7 @@ from bigsvm.errors import ModelError
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import declaration_of
+from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import label_text
 from bigsvm.training.events import Hooks
@@ -60,7 +66,8 @@ def command(
     -m MB      memory of the whole training (1000)
     -h 0|1     accepted and ignored: rows that need not move are always left out
     -v N       cross-validation with N folds in place of a model; the folds are always the same
-    -b 0|1     whether the model has probabilities; a tenth of the rows is held out for them
+    -b 0|1     whether the model has probabilities, or of a regression the scale of its noise; a
+               tenth of the rows is held out for them
     -wi W      weight of class i (1)
     -q         no output
 
@@ -117,8 +124,13 @@ def command(
 
             write_libsvm_model(trained, path, labels=named if trained.classes else None)
             if not trained.certificate["converged"]:
+                from bigsvm.models.scales import scaling_hint
+
                 reason = StopReason(trained.certificate["stop_reason"])
                 display.warn(f"the model has not converged: {reason.sentence}")
+                scales = scaling_hint(trained)
+                if scales is not None:
+                    display.warn(scales)
     if not given.quiet or n_folds is not None:
         say("\n".join(lines))
     raise typer.Exit(interruption.exit_code)
@@ -208,7 +220,7 @@ def _values(given: "Words") -> dict[str, Any]:
     if (size := given.text("m")) is not None:
         values["memory"] = as_number(size, "-m") * 1e6
     if given.choice("b", ("no probabilities", "probabilities")):
-        values["calibration"] = "sigmoid"
+        values["calibration"] = CALIBRATIONS[traits_of(values["formulation"]).learns][0]
     given.choice("h", ("no shrinking", "shrinking"), default=1)
     return values
 
@@ -260,6 +272,7 @@ def _report(
 ) -> "Iterator[str]":
     """Yield the lines that LIBSVM prints of one function, or of many the last one of them."""
     certificate = model.certificate
+    yield from noise_lines(model)
     if model.rule is None:
         yield f"optimization finished, #iter = {certificate['n_iter']}"
         if parameters.formulation in ("c-svc", "eps-svr") and certificate["objective"] is not None:

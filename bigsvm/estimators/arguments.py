@@ -33,6 +33,7 @@ _ACCEPTED = """
 class SharedArguments(KernelParameters, Resources):
     """Arguments of every estimator."""
 
+    calibration: CalibrationName | None = again("calibration")
     warm_start: bool = parameter(
         False,
         """
@@ -77,7 +78,6 @@ class ClassArguments(PairStepParameters):
         False,
         "Whether of classes with as many votes the one with the largest value wins, not the first.",
     )
-    calibration: CalibrationName | None = again("calibration")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

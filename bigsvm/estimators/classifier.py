@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import ClassArguments
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
+from bigsvm.estimators.probabilities import ClassProbabilities
 from bigsvm.estimators.training_rows import ScoresRows
 from bigsvm.fit.problem import are_many_classes, label_array
 from bigsvm.parameters.declaration import check_value
@@ -25,21 +25,12 @@ if TYPE_CHECKING:
 
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
-    from bigsvm.estimators.lazily import Evaluate
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
 
 
-def _is_calibrated(estimator: Classifier) -> bool:
-    if estimator.calibration is None:
-        raise AttributeError(
-            "calibration is None; probabilities need calibration='sigmoid' or 'isotonic'"
-        )
-    return True
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class Classifier(ScoresRows, ClassifierMixin, ClassArguments, KernelMachine):
+class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments, KernelMachine):
     """Two classes, told apart by the sign of a decision function, or many, by several functions."""
 
     _own_parameters = KernelMachine._own_parameters | {
@@ -188,32 +179,6 @@ class Classifier(ScoresRows, ClassifierMixin, ClassArguments, KernelMachine):
             order,
         )
 
-    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    def predict_proba(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
-        """Probabilities of the classes, (n, k), in the order of `classes_`.
-
-        By the calibration, and so only where the parameter of that name is set. With
-        ``multiclass="ovo"`` and ``"ddag"`` they are those that fit the probabilities of all pairs
-        best (Wu, Lin and Weng 2004). The largest is then that of the predicted class for nearly all
-        rows; with ``"ovr"`` it always is. Lazy where `decision_function` is, and in its order.
-        """
-        return self._probabilities(X, _probabilities, order)
-
-    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    def predict_log_proba(
-        self, X: Any, *, order: Order = "store"
-    ) -> NDArray[np.float64] | da.Array:
-        """Logarithms of `predict_proba`; that of 0 is -inf."""
-        return self._probabilities(X, _log_probabilities, order)
-
-    def _probabilities(self, X: Any, evaluate: Evaluate, order: Order) -> Any:
-        check_is_fitted(self)
-        if self.model_.calibration is None:
-            raise ParameterError(
-                f"calibration is {self.calibration!r}, but the model was trained without; fit again"
-            )
-        return self._evaluate(X, evaluate, np.empty((0, len(self.classes_))), order)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = not self.warm_start
@@ -236,15 +201,3 @@ def _values_of_classes(
     model: KernelExpansion, rows: RowSource, threads: int
 ) -> NDArray[np.float64]:
     return model.class_values(rows, threads=threads)
-
-
-def _probabilities(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:
-    return model.probabilities(rows, threads=threads)
-
-
-def _log_probabilities(
-    model: KernelExpansion, rows: RowSource, threads: int
-) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore"):
-        logarithms: NDArray[np.float64] = np.log(model.probabilities(rows, threads=threads))
-    return logarithms

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.arguments import documented
-from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.estimators.classifier import class_weights_of
+from bigsvm.estimators.probabilities import ClassProbabilities
 from bigsvm.estimators.training_rows import ScoresRows
 from bigsvm.fit.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(eq=False, repr=False)
-class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, KernelMachine):
+class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, ClassProbabilities):
     """Crammer and Singer's multiclass machine, exact, out of core, resumable, certified.
 
     Minimises ``½ Σ_r |M_r|² + C Σ_i ξ_i`` over a function M_r for each class, ξ_i being by how much
@@ -55,6 +55,8 @@ class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, Ker
     intercept_ : (k,) float64
     coef_ : (k, n_features) float64
         For the linear kernel only.
+    gamma_ : float
+        Gamma of the kernel as a number, also where `gamma` is a word.
     label_distribution_ : (n_support, k) float64
         η: which classes each support vector could be taken for, in shares that add up to 1. All of
         it is on the label of a row that is no support vector.

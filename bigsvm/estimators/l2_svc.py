@@ -41,6 +41,8 @@ class L2SVC(BallParameters, Classifier):
         The sum of the coefficients, as the kernel of the bias is 1.
     coef_ : (1, n_features) float64, with more than two classes (k (k - 1) / 2, n_features)
         For the linear kernel only.
+    gamma_ : float
+        Gamma of the kernel as a number, also where `gamma` is a word.
     converged_ : bool
         Whether a full sweep has certified `ball_tol`.
     gap_ : float or None

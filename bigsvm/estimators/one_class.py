@@ -6,11 +6,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.arguments import IgnoredArguments, documented
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import OutlierMixin
+from bigsvm.estimators.probabilities import is_calibrated, of_rows, probabilities
 from bigsvm.parameters.groups import BallParameters, PairStepParameters
 from bigsvm.parameters.training import again
 
@@ -48,6 +50,16 @@ class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):
         check_is_fitted(self)
         return self._stream(X, lambda values: np.where(values >= 0, 1, -1), np.int64, order)
 
+    @available_if(is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    def predict_proba(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
+        """Probabilities to be outside and inside, (n, 2): of the labels -1 and 1 in this order.
+
+        By ten marks (`calibration`), so that there are eleven different ones: 0.5 or more to be
+        inside where `predict` is 1, 0.5 or less where it is -1. Lazy and ordered as
+        `decision_function`.
+        """
+        return probabilities(self, X, of_rows, order)
+
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)
         self.offset_ = -self.intercept_
@@ -73,6 +85,8 @@ class OneClassSVM(OutlierDetector, IgnoredArguments):
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
         For the linear kernel only.
+    gamma_ : float
+        Gamma of the kernel as a number, also where `gamma` is a word.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
     certificate_, history_, fit_status_, shape_fit_, model_
@@ -121,6 +135,8 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
         For the linear kernel only.
+    gamma_ : float
+        Gamma of the kernel as a number, also where `gamma` is a word.
     converged_, gap_
         As `L2SVC` has them; the gap is in units of ρ.
     stop_reason_, duality_gap_, objective_, n_iter_

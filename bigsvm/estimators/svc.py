@@ -36,6 +36,8 @@ class SVC(Classifier, IgnoredClassArguments):
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
     coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
         For the linear kernel only.
+    gamma_ : float
+        Gamma of the kernel as a number, also where `gamma` is a word.
     converged_ : bool
     stop_reason_ : str
     gap_, duality_gap_, objective_ : float or None
@@ -95,6 +97,8 @@ class NuSVC(Classifier, IgnoredClassArguments):
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
     coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
         For the linear kernel only.
+    gamma_ : float
+        Gamma of the kernel as a number, also where `gamma` is a word.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
     certificate_, history_, fit_status_, shape_fit_, model_

@@ -32,6 +32,13 @@ class Regressor(ScoresRows, RegressorMixin, IgnoredArguments, PairStepParameters
         X, y = super()._validated(X, y)
         return X, np.asarray(y, np.float64)
 
+    @property
+    def noise_scale_(self) -> float:
+        """Scale of a Laplace distribution of targets minus predictions, with `calibration` only."""
+        if self.model_.calibration is None:
+            raise AttributeError("noise_scale_ is there with calibration='laplace' only")
+        return float(self.model_.calibration.numbers[0, 0])
+
     def predict(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
         """Values, (n,); a lazy Dask array for a store, a Zarr or Dask array.
 
@@ -58,6 +65,12 @@ class SVR(Regressor):
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
         For the linear kernel only.
+    gamma_ : float
+        Gamma of the kernel as a number, also where `gamma` is a word.
+    noise_scale_ : float
+        With ``calibration="laplace"`` only: scale σ of the Laplace distribution
+        ``exp(-|z| / σ) / 2σ`` of targets minus predictions z, in units of the targets. Its standard
+        deviation is √2 σ.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
     certificate_, history_, fit_status_, shape_fit_, model_
@@ -101,6 +114,12 @@ class NuSVR(Regressor):
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
         For the linear kernel only.
+    gamma_ : float
+        Gamma of the kernel as a number, also where `gamma` is a word.
+    noise_scale_ : float
+        With ``calibration="laplace"`` only: scale σ of the Laplace distribution
+        ``exp(-|z| / σ) / 2σ`` of targets minus predictions z, in units of the targets. Its standard
+        deviation is √2 σ.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
     certificate_, history_, fit_status_, shape_fit_, model_

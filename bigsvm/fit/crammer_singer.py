@@ -13,6 +13,7 @@ from bigsvm.data.chosen import ChosenRows
 from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDual, Order, RowSolver
 from bigsvm.duals.row_steps import watched_bytes
 from bigsvm.fit.fingerprint import Recorded
+from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
 from bigsvm.fit.reduction import ModelFunctions
@@ -47,8 +48,6 @@ class CrammerSingerReduction:
     ParameterError, DataError
     """
 
-    held_out = None
-
     def __init__(
         self,
         source: RowSource,
@@ -59,6 +58,7 @@ class CrammerSingerReduction:
         start: KernelExpansion | None = None,
     ) -> None:
         self._parameters, self._start = parameters, start
+        self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
         classes = find_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
         check_has_others(parameters, source.n_rows)
         self._problem = make_crammer_singer(parameters, classes)
@@ -70,6 +70,7 @@ class CrammerSingerReduction:
         n, k = source.n_rows, self._problem.n_classes
         resident = ROW_BYTES * n + watched_bytes(k) + self._problem.held_bytes
         resident += 0 if self._parameters.order == "auto" else ORDER_BYTES * n
+        resident += 0 if self.held_out is None else self.held_out.nbytes
         resident += 0 if self._start is None else 8 * n * k
         return hold_and_plan(self._parameters, source, resident_bytes=resident, n_outputs=k)
 
@@ -81,7 +82,11 @@ class CrammerSingerReduction:
             problem.chosen(),
             self.class_weight,
             # The label of each row is known by its place among these.
-            {"classes": repr(self.classes), **_recorded_order(self._parameters)},
+            {
+                "classes": repr(self.classes),
+                **_recorded_order(self._parameters),
+                **recorded_calibration(self.held_out, self._parameters),
+            },
         )
 
     def arrange(self, source: RowSource) -> None:

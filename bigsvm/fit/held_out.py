@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.calibration import fit_calibration
+from bigsvm.calibration import fit_calibration, fit_density, fit_laplace
 from bigsvm.coupling import fit_classes, values_per_row, values_to_fit
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.errors import DataError
 from bigsvm.executors.clients import workers_of
-from bigsvm.fit.problem import are_many_classes, check_weights, encode_classes, encode_labels
+from bigsvm.fit.problem import (
+    are_many_classes,
+    check_targets,
+    check_weights,
+    encode_classes,
+    encode_labels,
+)
+from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Stopped
@@ -39,6 +46,9 @@ FEWEST_BLOCKS = 20
 SEED = 0
 """Seed of the choice. It is not the seed of the run, which a resumed run may change."""
 
+FEWEST = 10
+"""Least rows held out of one class, of which half are to be on each side, or of a regression."""
+
 MOST_VALUES = 1 << 22
 """Most decision values of rows held out, of several functions: 32 MB, and as much to fit them."""
 
@@ -51,20 +61,27 @@ class HeldOut(NamedTuple):
     rows : (m,) int64
         Ascending.
     codes : (m,) integers
-        Places of their classes.
+        Places of their classes; 0 where there are none.
     weights : (m,) float64 or None
         None where all are 1.
+    targets : (m,) float64 or None
+        Of a regression.
     """
 
     rows: NDArray[np.int64]
     codes: NDArray[np.integer[Any]]
     weights: NDArray[np.float64] | None
+    targets: NDArray[np.float64] | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes they take for the whole run."""
-        weights = 0 if self.weights is None else self.weights.nbytes
-        return self.rows.nbytes + self.codes.nbytes + weights
+        others = (self.weights, self.targets)
+        return (
+            self.rows.nbytes
+            + self.codes.nbytes
+            + sum(0 if array is None else array.nbytes for array in others)
+        )
 
 
 def held_out_for(
@@ -81,12 +98,20 @@ def held_out_for(
     """
     if parameters.calibration is None:
         return None, sample_weight
-    return hold_out(source, labels, sample_weight)
+    learns = traits_of(parameters.formulation).learns
+    if learns == "classes":
+        return hold_out(source, labels, sample_weight)
+    return _hold_out_without_classes(
+        source, labels if learns == "targets" else None, sample_weight, parameters
+    )
 
 
-def recorded_calibration(held_out: HeldOut | None) -> dict[str, str]:
-    """Say in a fingerprint that rows are held out; either method holds out the same."""
-    return {} if held_out is None else {"calibration": "sigmoid or isotonic"}
+def recorded_calibration(
+    held_out: HeldOut | None, parameters: TrainingParameters
+) -> dict[str, str]:
+    """Say in a fingerprint that rows are held out; either method for classes holds out the same."""
+    methods = CALIBRATIONS[traits_of(parameters.formulation).learns]
+    return {} if held_out is None else {"calibration": " or ".join(methods)}
 
 
 def hold_out(
@@ -131,10 +156,74 @@ def hold_out(
     if not all(size.all() for size in sizes):
         held = _of_each_class(codes, has_weight, classes, rng)
     rows = np.flatnonzero(held)
+    held_weights, weights = _divided(all_weights, rows, n_rows)
+    return HeldOut(rows, codes[rows], held_weights), weights
+
+
+def _hold_out_without_classes(
+    source: RowSource,
+    targets: NDArray[Any] | None,
+    sample_weight: NDArray[np.float64] | None,
+    parameters: TrainingParameters,
+) -> tuple[HeldOut, NDArray[np.float64]]:
+    """Choose rows as `hold_out` does, of a regression or of one class.
+
+    Raises
+    ------
+    DataError
+        They are too few.
+    """
+    n_rows = source.n_rows
+    all_weights = check_weights(sample_weight, n_rows)
+    has_weight = np.ones(n_rows, np.bool_) if all_weights is None else all_weights > 0
+    n_weighted = int(np.count_nonzero(has_weight))
+    _check_enough(n_weighted, parameters)
+    rng = np.random.default_rng(SEED)
+    held = _blocks(source, rng) & has_weight
+    if np.count_nonzero(held) < HELD_OUT / 2 * n_weighted:  # too few of them have a weight
+        count = round(HELD_OUT * n_weighted)
+        held = np.zeros(n_rows, np.bool_)
+        held[rng.choice(np.flatnonzero(has_weight), count, replace=False)] = True
+    rows = np.flatnonzero(held)
+    held_weights, weights = _divided(all_weights, rows, n_rows)
+    of_rows = None if targets is None else check_targets(targets, n_rows)[rows]
+    return HeldOut(rows, np.zeros(len(rows), np.int8), held_weights, of_rows), weights
+
+
+def _check_enough(n_rows: int, parameters: TrainingParameters) -> None:
+    """Refuse to fit a density or a Laplace distribution on few rows.
+
+    Raises
+    ------
+    DataError
+    """
+    n_held, method = round(HELD_OUT * n_rows), parameters.calibration
+    if n_held < FEWEST:
+        raise DataError(
+            f"{n_rows} rows have a weight, and calibration={method!r} holds a tenth of them out, "
+            f"{n_held}, but needs {FEWEST}; give more rows, or leave calibration out"
+        )
+    if parameters.formulation != "one-class":
+        return
+    # About nu of the rows are outside.
+    nu = parameters.nu
+    fewer = n_held * min(nu, 1 - nu)
+    if fewer < FEWEST / 2:
+        side = "outside" if nu < 0.5 else "inside"
+        raise DataError(
+            f"calibration={method!r} needs {FEWEST // 2} rows {side} among the {n_held} that it "
+            f"holds out, and with nu={nu:g} there are about {fewer:.2g}; give more rows or another "
+            "nu, or leave calibration out"
+        )
+
+
+def _divided(
+    all_weights: NDArray[np.float64] | None, rows: NDArray[np.int64], n_rows: int
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64]]:
+    """Weights of the rows held out, and those of all rows for training, which are 0 there."""
     weights = np.ones(n_rows) if all_weights is None else all_weights.copy()
     weights[rows] = 0.0
-    held_weights = None if all_weights is None else all_weights[rows]
-    return HeldOut(rows, codes[rows], held_weights), weights
+    return None if all_weights is None else all_weights[rows], weights
 
 
 def _blocks(source: RowSource, rng: np.random.Generator) -> Flags:
@@ -191,7 +280,7 @@ def calibrate(
     source : RowSource
         All rows.
     held_out : HeldOut
-    method : {"sigmoid", "isotonic"}
+    method : {"sigmoid", "isotonic", "density", "laplace"}
     threads : int
     block_bytes : int
         For the two blocks of rows that exist at once.
@@ -233,6 +322,10 @@ def calibrate(
             )  # fmt: skip
     except Stopped:
         return None
+    if method == "density":
+        return fit_density(values, held_out.weights)
+    if held_out.targets is not None:
+        return fit_laplace(held_out.targets - values, held_out.weights)
     if model.rule is None:
         return fit_calibration(method, values, held_out.codes == 1, held_out.weights)
     return fit_classes(method, values, held_out.codes, held_out.weights, rule=model.rule, k=k)

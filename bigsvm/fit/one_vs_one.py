@@ -104,7 +104,7 @@ class OneVsOneReduction:
             {
                 "classes": f"{len(self._rows)}, one against one",
                 **recorded_rules(self._parameters),
-                **recorded_calibration(self.held_out),
+                **recorded_calibration(self.held_out, self._parameters),
             },
         )
 

@@ -114,7 +114,7 @@ class OneVsRestReduction:
             {
                 "classes": f"{problem.n_outputs}, one against the rest",
                 **recorded_rules(self._parameters),
-                **recorded_calibration(self.held_out),
+                **recorded_calibration(self.held_out, self._parameters),
             },
         )
 

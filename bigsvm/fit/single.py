@@ -64,7 +64,9 @@ class SingleReduction:
         return hold_and_plan(self._parameters, source, resident_bytes=resident)
 
     def recorded(self) -> Recorded:
-        others = recorded_rules(self._parameters) | recorded_calibration(self.held_out)
+        others = recorded_rules(self._parameters) | recorded_calibration(
+            self.held_out, self._parameters
+        )
         return Recorded(
             self.name,
             (self._problem.per_row, self._problem.sample_weight),

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.calibration import Calibration
+from bigsvm.calibration import SHAPES, Calibration
 from bigsvm.errors import ModelError, ParameterError
 from bigsvm.kernels import make_kernel
+from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -43,6 +44,8 @@ WRITTEN_OF_KERNELS = {
     "sigmoid": ("gamma", "coef0"),
 }
 """Parameters that a file must have: LIBSVM would use numbers from elsewhere for missing ones."""
+OF_OTHERS = {"probA": "laplace", "prob_density_marks": "density"}
+"""Calibrations that are not of classes, by the lines that have their numbers."""
 SCALED_BY = "bigsvm-scaled-by"
 """Word after SV, followed by the hash of the file with which svm-scale must scale rows."""
 MOST_LINES = 64
@@ -74,7 +77,7 @@ class Header:
     counts : (k,) int64
         Support vectors of each label; none where there are two classes or fewer.
     calibration : Calibration or None
-        Sigmoids of the functions.
+        Sigmoids of the functions, marks of one class, or the scale of a regression's noise.
     scaled_by : str or None
         Hash of the svm-scale file that was exported with the model.
     """
@@ -156,7 +159,6 @@ def read_header(file: BinaryIO, path: object) -> Header:
             raise ModelError(f"{path}: nr_sv are not numbers of rows that are {total} together")
         if n_classes > 2:
             counts = np.array(sizes, np.int64)
-    # Of a regression they say something else.
     if n_classes > 1 and is_classifier and {"probA", "probB"} & set(lines.texts):
         slope, offset = (
             np.array(lines.values(name, float, len(rho), n_classes)) for name in ("probA", "probB")
@@ -164,6 +166,8 @@ def read_header(file: BinaryIO, path: object) -> Header:
         # Of two classes our values are positive for the first label, of pairs for the second.
         numbers = np.stack([-slope, -offset if n_classes == 2 else offset])
         calibration = Calibration(method="sigmoid", numbers=numbers)
+    elif not is_classifier:
+        calibration = _calibration_of_others(lines, SVM_TYPES[svm_type], path)
     return Header(
         svm_type=svm_type,
         kernel=kernel,
@@ -174,6 +178,19 @@ def read_header(file: BinaryIO, path: object) -> Header:
         calibration=calibration,
         scaled_by=_scaled_by(lines.marks, path),
     )
+
+
+def _calibration_of_others(lines: _Lines, formulation: str, path: object) -> Calibration | None:
+    """Read the calibration of a formulation without classes, if there is one."""
+    fitting = CALIBRATIONS[traits_of(formulation).learns]
+    for name, method in OF_OTHERS.items():
+        if method in fitting and name in lines.texts:
+            numbers = lines.values(name, float, SHAPES[method][1] or 1)
+            try:
+                return Calibration(method=method, numbers=np.array([numbers]))
+            except ParameterError as error:
+                raise ModelError(f"{path}: {name}: {error}") from None
+    return None
 
 
 def _scaled_by(marks: list[str], path: object) -> str | None:
@@ -223,14 +240,14 @@ class _Lines:
         self._check_finite(name, value)
         return value
 
-    def values(self, name: str, kind: Any, count: int, n_classes: int) -> list[Any]:  # noqa: ANN401 (as `kind` makes them)
+    def values(self, name: str, kind: Any, count: int, n_classes: int | None = None) -> list[Any]:  # noqa: ANN401 (as `kind` makes them)
         """Values of a line with `count` of them."""
         text = self.texts.get(name, b"")
         n_words = sum(1 for _ in re.finditer(rb"\S+", text))
         if n_words != count:
+            why = "" if n_classes is None else f"nr_class is {n_classes}, and so "
             raise ModelError(
-                f"{self._path}: {name} has {n_words} values; nr_class is {n_classes}, and so it "
-                f"must have {count}"
+                f"{self._path}: {name} has {n_words} values; {why}it must have {count}"
             )
         try:
             values = [

@@ -1,7 +1,7 @@
 """LIBSVM's model text, as its ``svm_save_model`` writes and its ``svm_load_model`` reads it.
 
     svm_type, kernel_type, gamma, coef0, degree, nr_class, total_sv, rho, label, probA, probB,
-    nr_sv, SV,
+    prob_density_marks, nr_sv, SV,
     then a line for each support vector: its coefficients and its entries
 
 LIBSVM decides for its first label where ``Σ coefficient · K − rho`` is positive, and lists the
@@ -10,9 +10,10 @@ classes they change places; of more they stay, as ties go to the first, and the 
 change signs (see `bigsvm.votes`). A support vector of k classes has k - 1 coefficients.
 
 Of a value f its first label has the probability ``1 / (1 + exp(probA f + probB))``: a sigmoid
-calibration with the other signs. Of many classes there is such a sigmoid for each pair. Numbers
-are written so that they read back to the same bits: with the digits that LIBSVM writes, and with
-more where these are too few.
+calibration with the other signs. Of many classes there is such a sigmoid for each pair. Of a
+regression probA is the scale of a Laplace distribution; prob_density_marks are of one class.
+Numbers are written so that they read back to the same bits: with the digits that LIBSVM writes, and
+with more where these are too few.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ from bigsvm.data.statistics import may_be_listed
 from bigsvm.errors import DataError, ModelError, ParameterError
 from bigsvm.files import local_path, open_regular, part_of, write_synced
 from bigsvm.interchange.fitted import model_of
-from bigsvm.interchange.libsvm_header import KERNEL_TYPES, SCALED_BY, SVM_TYPES, read_header
+from bigsvm.interchange.libsvm_header import (
+    KERNEL_TYPES,
+    OF_OTHERS,
+    SCALED_BY,
+    SVM_TYPES,
+    read_header,
+)
 from bigsvm.interchange.libsvm_vectors import read_vectors
 from bigsvm.interchange.range_file import read_range
 from bigsvm.kernels import Precomputed
@@ -59,11 +66,11 @@ def write_libsvm_model(
 ) -> None:
     """Write a model as LIBSVM's programs read it, whole or not at all.
 
-    A sigmoid calibration is written too, of many classes one for each pair; LIBSVM has no other. Of
-    many classes, LIBSVM has votes of
-    pairs only. For a model of scaled rows a second file is written, `range_path(path)`: rows must
-    be scaled by ``svm-scale -r`` with it before ``svm-predict``. The model has the hash of this
-    file in a place that LIBSVM skips, so that `read_libsvm_model` finds it.
+    A calibration is written too, of many classes a sigmoid for each pair; LIBSVM has no isotonic
+    one. Of many classes, LIBSVM has votes of pairs only. For a model of scaled rows a second file
+    is written, `range_path(path)`: rows must be scaled by ``svm-scale -r`` with it before
+    ``svm-predict``. The model has the hash of this file in a place that LIBSVM skips, so that
+    `read_libsvm_model` finds it.
 
     Parameters
     ----------
@@ -230,6 +237,10 @@ def _header(model: KernelExpansion, laid_out: LaidOut) -> Iterator[str]:
     yield f"nr_class {len(laid_out.labels) or 2}\n"
     yield f"total_sv {len(laid_out.rows)}\n"
     yield f"rho {' '.join(f'{value:.17g}' for value in laid_out.rho)}\n"
+    made = model.calibration
+    for name, method in OF_OTHERS.items():
+        if made is not None and made.method == method:
+            yield f"{name} {' '.join(f'{number:.17g}' for number in made.numbers[0])}\n"
     if laid_out.labels:
         yield f"label {' '.join(map(str, laid_out.labels))}\n"
         for name, numbers in zip(("probA", "probB"), laid_out.sigmoids, strict=True):

@@ -24,6 +24,7 @@ from bigsvm.models.certificate import doubt_of
 from bigsvm.models.columns import check_first_index, check_names, check_number
 from bigsvm.models.files import read_model, write_model
 from bigsvm.models.prediction import PREDICTION_BLOCKS, Functions, stream
+from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 from bigsvm.processors import count_threads
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class KernelExpansion:
     scaler : Scaler or None
         How the training data were scaled. Predictions scale rows that are not scaled.
     calibration : Calibration or None
-        Makes probabilities of the classes from decision values.
+        Makes probabilities of the classes from decision values; of a regression, how far targets
+        are from predictions.
     bounds : (n_support,) float64 or None
         For crammer-singer, C · weight of each support vector. Its coefficients are between minus
         this number and this number; the nearer they are, the more its label is in doubt.
@@ -157,14 +159,30 @@ class KernelExpansion:
     def _check_calibration(self) -> None:
         if self.calibration is None:
             return
-        if len(self.classes or ()) < 2:
+        method, learns = self.calibration.method, traits_of(self.formulation).learns
+        if method not in CALIBRATIONS[learns]:
+            raise ParameterError(
+                f"a {method} calibration of {self.formulation}; it must be "
+                f"{' or '.join(CALIBRATIONS[learns])}"
+            )
+        if learns == "classes" and len(self.classes or ()) < 2:
             raise ParameterError("a calibration of one class or of none; it needs two at least")
         each = self.calibration.numbers.shape[1]
         several = self.n_functions if self.rule in votes.OF_PAIRS else 1
-        if self.calibration.method == "sigmoid" and each not in (1, several):
+        if method == "sigmoid" and each not in (1, several):
             raise ParameterError(
                 f"a sigmoid calibration of {each} functions, of a model of {self.n_functions}"
             )
+
+    @property
+    def n_probabilities(self) -> int:
+        """Number of probabilities of a row: of each class; of one class, to be outside or inside.
+
+        0 of a regression.
+        """
+        if self.classes is not None:
+            return len(self.classes)
+        return 2 if traits_of(self.formulation).learns == "rows" else 0
 
     @property
     def n_functions(self) -> int:
@@ -327,6 +345,8 @@ class KernelExpansion:
     ) -> NDArray[np.float64]:
         """Probabilities of the classes, (n_rows, k) float64, streamed as by `decide`.
 
+        Of one class (n_rows, 2): to be outside, and inside.
+
         Parameters
         ----------
         source, threads, block_bytes, client
@@ -337,7 +357,7 @@ class KernelExpansion:
         DataError
             As for `decision_function`.
         ParameterError
-            The model has no calibration.
+            The model has no calibration, or is a regression.
         """
         return self._of_classes(source, self.probabilities_of, threads, block_bytes, client)
 
@@ -347,12 +367,11 @@ class KernelExpansion:
         Raises
         ------
         ParameterError
-            The model has no calibration.
+            The model has no calibration, or is a regression.
         """
         if self.calibration is None:
             raise ParameterError("the model has no calibration; train it with one")
-        n_classes = len(self.classes or ())
-        return class_probabilities(self.calibration, values, self.rule, n_classes)
+        return class_probabilities(self.calibration, values, self.rule, self.n_probabilities)
 
     def _of_classes(
         self,
@@ -364,7 +383,7 @@ class KernelExpansion:
     ) -> NDArray[np.float64]:
         """Values of the classes, (n_rows, k), made from those of the functions."""
         source = _row_source(rows)
-        of_classes = np.empty((source.n_rows, len(self.classes or ())))
+        of_classes = np.empty((source.n_rows, self.n_probabilities))
 
         def reduce(rows: slice, values: NDArray[np.float64]) -> None:
             of_classes[rows] = of_functions(values)

@@ -10,7 +10,7 @@ from bigsvm.budget import parse_bytes
 from bigsvm.errors import ParameterError
 from bigsvm.files import is_url, local_path
 from bigsvm.parameters.declaration import check_value
-from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, OTHERS, WITH_CLASSES
+from bigsvm.parameters.formulations import BALLS, CALIBRATIONS, CLASSIFIERS, OTHERS, traits_of
 from bigsvm.parameters.training import FIELDS
 
 if TYPE_CHECKING:
@@ -98,13 +98,12 @@ def _check_class_weight(p: TrainingParameters) -> None:
 
 
 def _check_calibration(p: TrainingParameters) -> None:
-    """Refuse probabilities of a formulation without them."""
-    if p.calibration is not None and p.formulation not in WITH_CLASSES:
-        lacks = "classes to have probabilities of"
-        if p.formulation in CLASSIFIERS:
-            lacks = f"probabilities, as {_listed(WITH_CLASSES)} have"
+    """Refuse a calibration of another kind of formulation."""
+    fitting = CALIBRATIONS[traits_of(p.formulation).learns]
+    if p.calibration is not None and p.calibration not in fitting:
         raise ParameterError(
-            f"calibration is {p.calibration!r}, but {p.formulation} has no {lacks}; leave it out"
+            f"calibration is {p.calibration!r}; of {p.formulation} it must be "
+            f"{' or '.join(map(repr, fitting))}, or be left out"
         )
 
 

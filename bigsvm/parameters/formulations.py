@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bigsvm.parameters.declaration import NOT_NEGATIVE, POSITIVE, PROBLEM, Kind, Rule, parameter
-from bigsvm.parameters.names import LossName
+from bigsvm.parameters.names import CalibrationName, LossName
 
 FormulationName = Literal[
     "c-svc",
@@ -59,6 +59,12 @@ WITH_CLASSES = tuple(name for name, traits in TRAITS.items() if traits.is_reduce
 """Formulations of two classes, or of pairs of them."""
 CLASSIFIERS = tuple(name for name, traits in TRAITS.items() if traits.learns == "classes")
 REGRESSIONS = tuple(name for name, traits in TRAITS.items() if traits.learns == "targets")
+CALIBRATIONS: dict[str, tuple[CalibrationName, ...]] = {
+    "classes": ("sigmoid", "isotonic"),
+    "rows": ("density",),
+    "targets": ("laplace",),
+}
+"""Calibrations by what a formulation learns."""
 
 
 def traits_of(formulation: str) -> Traits:

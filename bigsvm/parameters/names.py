@@ -10,7 +10,7 @@ SubproblemName = Literal["exact", "fixed_point"]
 OrderName = Literal["auto", "worst", "active", "sequential", "random"]
 CoolingName = Literal["log", "none"]
 MulticlassName = Literal["ovo", "ddag", "ovr"]
-CalibrationName = Literal["sigmoid", "isotonic"]
+CalibrationName = Literal["sigmoid", "isotonic", "density", "laplace"]
 SelectionName = Literal["auto", "hmg", "second-order", "mvp"]
 WorkingSetName = Literal["auto", "all"]
 

@@ -67,17 +67,20 @@ class TrainingParameters(
     calibration: CalibrationName | None = parameter(
         None,
         """
-        Hold out a tenth of the rows, and fit probabilities on them.
+        Hold out a tenth of the rows, and fit probabilities on them: sigmoid or isotonic of classes,
+        density of one class, laplace for the noise of a regression.
 
-        By a sigmoid (Platt 1999), or by the best ascending function, for many thousands of rows. It
-        is fitted once. With more than two classes all pairs share one, and their probabilities are
-        coupled (Wu, Lin and Weng 2004); with ``multiclass="ovr"`` it is a softmax of the values
-        with a fitted temperature. Which rows are held out depends on the data alone. None is no
-        probabilities, and all rows are trained on.
+        ``"sigmoid"`` is Platt's method (1999), ``"isotonic"`` the best ascending function, for many
+        thousands of rows. Either is fitted once. With more than two classes all pairs share one,
+        and their probabilities are coupled (Wu, Lin and Weng 2004); of functions of one class each
+        (``multiclass="ovr"``, `CrammerSingerSVC`) a sigmoid is a softmax of the values with a
+        fitted temperature. ``"density"`` divides the rows inside and outside by ten marks (Que and
+        Lin, as in LIBSVM). ``"laplace"`` is the scale of a Laplace distribution of the targets
+        around the predictions (Lin and Weng 2004). Which rows are held out depends on the data
+        alone. None is no probabilities, and all rows are trained on.
         """,
         recorded=True,
         panel=PROBLEM,
-        formulations=WITH_CLASSES,
     )
     tol: float = parameter(
         1e-3,

@@ -207,7 +207,12 @@ def classes_text(model: KernelExpansion) -> str | None:
 def calibration_record(model: KernelExpansion) -> dict[str, Any] | None:
     """Which calibration a model has, and on how many rows it was fitted."""
     made = model.calibration
-    return None if made is None else {"method": made.method, "n_rows": made.n_rows}
+    if made is None:
+        return None
+    record: dict[str, Any] = {"method": made.method, "n_rows": made.n_rows}
+    if made.method == "laplace":
+        record["scale"] = float(made.numbers[0, 0])
+    return record
 
 
 def calibration_text(model: KernelExpansion) -> str | None:
@@ -217,7 +222,8 @@ def calibration_text(model: KernelExpansion) -> str | None:
         wanted = model.provenance.get("parameters", {}).get("calibration")
         return None if wanted is None else "none: the run was interrupted before they were fitted"
     fitted = "elsewhere" if made.n_rows is None else f"on {count(made.n_rows)} rows held out"
-    return f"{made.method}, fitted {fitted}"
+    scale = f" of scale {made.numbers[0, 0]:.6g}" if made.method == "laplace" else ""
+    return f"{made.method}{scale}, fitted {fitted}"
 
 
 _OF_KERNELS = {

@@ -71,7 +71,7 @@ def test_a_file_is_needed_and_one_kind_of_output(calibrated, data, tmp_path):
 def test_calibration_is_refused_where_it_is_impossible(data, tmp_path):
     arguments = ("train", data / "train.zarr", tmp_path / "m", "--calibration", "sigmoid")
     message = error_of(*arguments, "--formulation", "one-class")
-    assert "--calibration is for c-svc, nu-svc, l2-svc, and means nothing for one-class" in message
+    assert "calibration is 'sigmoid'; of one-class it must be 'density', or be left out" in message
     (tmp_path / "few").write_text("1 1:1\n-1 1:2\n-1 1:3\n")
     message = error_of("train", tmp_path / "few", tmp_path / "m", "--calibration", "sigmoid")
     assert "1 row(s) of class 1.0 have a weight" in message
@@ -87,3 +87,27 @@ def test_a_resumed_run_has_its_calibration(data, tmp_path):
     assert answer("train", "--resume", run, "--calibration", "sigmoid")["calibration"] == {
         "method": "sigmoid", "n_rows": 30,
     }  # fmt: skip
+
+
+def test_probabilities_of_one_class_are_written(data, tmp_path):
+    options = ("--formulation", "one-class", "--nu", "0.3", "--calibration", "density")
+    run_here("train", data / "train.zarr", tmp_path / "m", *options)
+    run_here("predict", data / "test.zarr", tmp_path / "m", "--probability", "-o", tmp_path / "out")
+    head, *lines = (tmp_path / "out").read_text().splitlines()
+    assert head == "labels -1 1"
+    found = np.array([line.split() for line in lines], float)
+    np.testing.assert_allclose(found[:, 1] + found[:, 2], 1)
+    assert (found[found[:, 0] == 1, 2] >= 0.5).all()
+
+
+def test_the_noise_of_a_regression_is_shown(data, tmp_path):
+    options = ("--formulation", "eps-svr", "--calibration", "laplace")
+    record = answer("train", data / "train.zarr", tmp_path / "m", *options)
+    scale = record["calibration"]["scale"]
+    assert scale > 0
+    assert f"laplace of scale {scale:.6g}, fitted on 30" in run_here("info", tmp_path / "m").stdout
+    told = error_of(
+        "predict", data / "test.zarr", tmp_path / "m", "--probability", "-o", tmp_path / "out"
+    )
+    assert "is a regression, which has no classes" in told
+    assert answer("predict", data / "test.zarr", tmp_path / "m")["mean_squared_error"] > 0

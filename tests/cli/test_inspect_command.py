@@ -92,7 +92,7 @@ def test_libsvm_has_no_such_models(folder, tmp_path):
     [
         ((*FORMULATION, "--nu", "0.2"), "--nu is for"),
         ((*FORMULATION, "--selection", "hmg"), "--selection is for"),
-        ((*FORMULATION, "--calibration", "sigmoid"), "--calibration is for c-svc"),
+        ((*FORMULATION, "--calibration", "density"), "it must be 'sigmoid' or 'isotonic'"),
         (("--cooling", "log"), "--cooling is for crammer-singer"),
         (("--order", "worst"), "--order is for crammer-singer"),
         (

@@ -149,6 +149,40 @@ def test_predictions_go_to_standard_output(tmp_path, monkeypatch):
     assert label in (1, -1)
 
 
+def test_probabilities_of_one_class_have_libsvms_format(tmp_path, monkeypatch):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    (tmp_path / "train").write_text(libsvm_text(X, np.ones(200)))
+    run_here("svm-train", "-s", "2", "-n", "0.4", "-b", "1", "-q", "train")
+    run_here("svm-predict", "-b", "1", "-q", "train", "train.model", "out")
+    head, *lines = (tmp_path / "out").read_text().splitlines()
+    assert head == "label normal outlier"
+    y, x = svmutil.svm_read_problem("train")
+    labels, _, found = svmutil.svm_predict(y, x, svmutil.svm_load_model("train.model"), "-q -b 1")
+    expected = [f"{label:g} {p:g} {q:g}" for label, (p, q) in zip(labels, found, strict=True)]
+    assert lines == expected
+
+
+def test_noise_of_a_regression_has_libsvms_words(tmp_path, monkeypatch):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    (tmp_path / "train").write_text(libsvm_text(X, X[:, 0]))
+    said = run_here("svm-train", "-s", "3", "-b", "1", "train").stdout
+    scale = svmutil.svm_load_model("train.model").get_svr_probability()
+    words = (
+        "Prob. model for test data: target value = predicted value + z,\n"
+        f"z: Laplace distribution e^(-|z|/sigma)/(2sigma),sigma={scale:g}\n"
+    )
+    assert said.startswith(words)
+    assert run_here("svm-predict", "-b", "1", "train", "train.model", "out").stdout.startswith(
+        words
+    )
+    assert len(np.loadtxt("out")) == 200
+    assert "Prob. model" not in run_here("svm-predict", "train", "train.model", "out").stdout
+
+
 def test_columns_past_those_of_the_training_data_count(tmp_path, monkeypatch):
     """The rows of the textbook example, a1a, have more columns in the test text."""
     svmutil = pytest.importorskip("libsvm.svmutil")

@@ -18,15 +18,22 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from support.same import assert_same_bits
 
 import bigsvm
-from bigsvm.calibration import METHODS, Calibration, fit_calibration
+from bigsvm.calibration import (
+    METHODS,
+    Calibration,
+    fit_calibration,
+    fit_density,
+    fit_laplace,
+)
 from bigsvm.coupling import class_probabilities, fit_classes, values_to_fit
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, DataError, ParameterError
-from bigsvm.fit.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, hold_out
+from bigsvm.fit.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, held_out_for, hold_out
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.parameters.checks import check_parameters
+from bigsvm.parameters.formulations import CALIBRATIONS, FORMULATIONS, TRAITS
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
 
@@ -83,7 +90,7 @@ def unchecked(estimator):
         "of a row that is repeated, one copy may be held out"
         for kind in ("dense", "sparse")
     }
-    if estimator.multiclass == "ovo":
+    if estimator.calibration == "isotonic":
         broken["check_classifiers_train"] = "values decide a label, not the largest probability"
     if isinstance(estimator, bigsvm.L2SVC):
         broken["check_class_weight_classifiers"] = "it has no time to converge with three classes"
@@ -252,10 +259,16 @@ class TestTraining:
         assert model.calibration is None
         assert model.provenance["parameters"]["calibration"] == "sigmoid"
 
-    @pytest.mark.parametrize("formulation", ["one-class", "eps-svr", "nu-svr"])
-    def test_without_classes_there_are_no_probabilities(self, formulation):
-        with pytest.raises(ParameterError, match=f"{formulation} has no classes"):
-            check_parameters(TrainingParameters(formulation=formulation, calibration="sigmoid"))
+    @pytest.mark.parametrize("formulation", FORMULATIONS)
+    def test_a_calibration_of_another_kind_is_refused(self, formulation):
+        fitting = CALIBRATIONS[TRAITS[formulation].learns]
+        for method in {"sigmoid", "isotonic", "density", "laplace"}:
+            parameters = TrainingParameters(formulation=formulation, calibration=method)
+            if method in fitting:
+                check_parameters(parameters)
+                continue
+            with pytest.raises(ParameterError, match=f"of {formulation} it must be '{fitting[0]}'"):
+                check_parameters(parameters)
 
     def test_other_methods_are_refused(self, moons):
         with pytest.raises(ParameterError, match="'platt'; it must be one of sigmoid, isotonic"):
@@ -529,3 +542,141 @@ class TestManyClasses:
             model = bigsvm.SVC(gamma=0.05, multiclass=multiclass).fit(X, y).model_
             with pytest.raises(ParameterError, match="a sigmoid calibration of 10 functions"):
                 replace(model, calibration=made)
+
+
+class TestCrammerSinger:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_probabilities_are_those_of_the_rows_held_out(self, digits, method):
+        X, y, others, labels = digits
+        options = {"C": 1, "gamma": 0.05}
+        machine = bigsvm.CrammerSingerSVC(calibration=method, **options).fit(X, y)
+        held, weights = hold_out(as_row_source(X), y, None)
+        assert not np.isin(held.rows, machine.support_).any()
+        rest = bigsvm.CrammerSingerSVC(**options).fit(X, y, weights).model_
+        made = fit_classes(
+            method, rest.decision_function(X[held.rows]), held.codes, None, rule=rest.rule, k=10
+        )
+        expected = class_probabilities(made, rest.decision_function(others), rest.rule, 10)
+        found = machine.predict_proba(others)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        # An isotonic one of few rows has probabilities of 0.
+        assert method == "isotonic" or log_loss(labels, found) < 0.3
+        with np.errstate(divide="ignore"):
+            np.testing.assert_array_equal(machine.predict_log_proba(others), np.log(found))
+
+    def test_two_classes_saved_and_the_likeliest_is_the_predicted_one(self, moons, tmp_path):
+        X, y = moons
+        machine = bigsvm.CrammerSingerSVC(gamma=1.0, calibration="sigmoid").fit(X, y)
+        found = machine.predict_proba(X)
+        assert found.shape == (600, 2)
+        np.testing.assert_array_equal(found.argmax(axis=1), machine.predict(X))
+        machine.save(tmp_path / "m")
+        again = bigsvm.load(tmp_path / "m")
+        assert again.calibration == "sigmoid"
+        np.testing.assert_array_equal(again.predict_proba(X), found)
+
+    def test_a_warm_start_holds_out_the_same_rows(self, moons):
+        X, y = moons
+        machine = bigsvm.CrammerSingerSVC(gamma=1.0, warm_start=True).fit(X, y)
+        machine.set_params(calibration="sigmoid").fit(X, y)
+        cold = bigsvm.CrammerSingerSVC(gamma=1.0, calibration="sigmoid").fit(X, y)
+        assert machine.objective_ == pytest.approx(cold.objective_, rel=1e-3)
+        assert not np.isin(rows_held_out(X, y), machine.support_).any()
+
+    def test_without_a_calibration_there_are_no_probabilities(self, moons):
+        assert not hasattr(bigsvm.CrammerSingerSVC(), "predict_proba")
+        with pytest.raises(AttributeError) as caught:
+            bigsvm.CrammerSingerSVC().predict_proba(moons[0])
+        assert "calibration='sigmoid' or calibration='isotonic'" in str(caught.value.__cause__)
+
+
+class TestOneClass:
+    @pytest.mark.parametrize(
+        "make", [lambda **kw: bigsvm.OneClassSVM(nu=0.2, **kw), bigsvm.L2OneClassSVM]
+    )
+    def test_probabilities_are_by_the_marks_of_rows_held_out(self, clouds, make, tmp_path):
+        X, others = clouds[0][:1000], clouds[0][1000:1400]
+        detector = make(gamma=0.05, calibration="density").fit(X)
+        made = detector.model_.calibration
+        assert made.n_rows == 100
+        plain = make(gamma=0.05).fit(X)
+        assert plain.score_samples(others[:1]) != detector.score_samples(others[:1])
+        found, inside = detector.predict_proba(others), detector.predict(others) == 1
+        assert found.shape == (400, 2)
+        np.testing.assert_allclose(found.sum(axis=1), 1)
+        assert (found[inside, 1] >= 0.5).all()
+        assert (found[~inside, 1] <= 0.5).all()
+        np.testing.assert_array_equal(
+            found[:, 1], made.probability(detector.decision_function(others))
+        )
+        detector.save(tmp_path / "m")
+        again = bigsvm.load(tmp_path / "m")
+        assert again.calibration == "density"
+        np.testing.assert_array_equal(again.predict_proba(others), found)
+        assert not hasattr(plain, "predict_proba")
+
+    def test_rows_held_out_have_no_part(self, clouds):
+        X = clouds[0][:1000]
+        weights = np.random.default_rng(0).integers(0, 3, len(X)).astype(float)
+        detector = bigsvm.OneClassSVM(nu=0.2, gamma=0.05, calibration="density")
+        detector.fit(X, sample_weight=weights)
+        parameters = TrainingParameters(formulation="one-class", nu=0.2, calibration="density")
+        held, rest = held_out_for(parameters, as_row_source(X), None, weights)
+        assert (weights[held.rows] > 0).all()
+        assert not np.isin(held.rows, detector.support_).any()
+        other = bigsvm.OneClassSVM(nu=0.2, gamma=0.05).fit(X, sample_weight=rest)
+        expected = fit_density(other.decision_function(X[held.rows]), held.weights)
+        np.testing.assert_allclose(detector.model_.calibration.numbers, expected.numbers, atol=1e-9)
+
+    def test_a_store_is_held_out_by_blocks(self, store):
+        detector = bigsvm.OneClassSVM(nu=0.1, calibration="density", **LITTLE).fit(store)
+        found = detector.predict_proba(store)
+        assert isinstance(found, da.Array)
+        assert found.shape == (8000, 2)
+        assert detector.model_.calibration.n_rows % store.rows.row_alignment == 0
+
+    @pytest.mark.parametrize(
+        ("n", "nu", "message"),
+        [
+            (50, 0.5, "holds a tenth of them out, 5, but needs 10"),
+            (200, 0.1, "needs 5 rows outside among the 20 .* with nu=0.1 there are about 2"),
+            (200, 1.0, "needs 5 rows inside among the 20 .* with nu=1 there are about 0"),
+        ],
+    )
+    def test_few_rows_are_refused(self, clouds, n, nu, message):
+        with pytest.raises(DataError, match=message):
+            bigsvm.OneClassSVM(nu=nu, calibration="density").fit(clouds[0][:n])
+
+
+class TestRegression:
+    @pytest.mark.parametrize("make", [bigsvm.SVR, bigsvm.NuSVR])
+    def test_the_scale_is_that_of_rows_held_out(self, make, tmp_path):
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-3, 3, (800, 1))
+        y = np.sin(X[:, 0]) + rng.laplace(scale=0.2, size=800)
+        regression = make(C=10, gamma=1.0, calibration="laplace").fit(X, y)
+        assert regression.noise_scale_ == pytest.approx(0.2, rel=0.3)
+        parameters = TrainingParameters(formulation="eps-svr", calibration="laplace")
+        held, weights = held_out_for(parameters, as_row_source(X), y, None)
+        np.testing.assert_array_equal(held.targets, y[held.rows])
+        rest = make(C=10, gamma=1.0).fit(X, y, weights)
+        expected = fit_laplace(y[held.rows] - rest.predict(X[held.rows]))
+        assert regression.noise_scale_ == pytest.approx(float(expected.numbers[0, 0]), rel=1e-9)
+        regression.save(tmp_path / "m")
+        again = bigsvm.load(tmp_path / "m")
+        assert again.noise_scale_ == regression.noise_scale_
+        with pytest.raises(AttributeError, match="calibration='laplace' only"):
+            _ = rest.noise_scale_
+        with pytest.raises(ParameterError, match="a regression has no classes"):
+            regression.model_.probabilities(X)
+
+    def test_few_rows_are_refused(self):
+        with pytest.raises(DataError, match="holds a tenth of them out, 3, but needs 10"):
+            bigsvm.SVR(calibration="laplace").fit(np.arange(30.0)[:, None], np.arange(30.0))
+
+    def test_a_checkpoint_of_another_calibration_is_refused(self, tmp_path):
+        X = np.random.default_rng(0).normal(size=(200, 2))
+        options = {"checkpoint": tmp_path / "run", "gamma": 0.5}
+        bigsvm.SVR(calibration="laplace", **options).fit(X, X[:, 0])
+        with pytest.raises(CheckpointError, match="calibration"):
+            bigsvm.SVR(**options).fit(X, X[:, 0])

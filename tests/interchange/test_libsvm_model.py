@@ -11,6 +11,7 @@ from command_line import answer, run_here
 from sklearn.datasets import make_blobs, make_moons
 
 import bigsvm
+from bigsvm.coupling import couple
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError
 from bigsvm.interchange.libsvm_model import read_libsvm_model, write_libsvm_model
@@ -255,9 +256,49 @@ def test_a_probability_of_libsvm_is_that_of_its_first_label(tmp_path):
     np.testing.assert_allclose(made.probability(value), 1 / (1 + np.exp(-2 * value + 0.5)))
 
 
-def test_numbers_of_a_regression_are_no_calibration(tmp_path):
-    text = WHOLE.replace("c_svc", "epsilon_svr").replace("label 1 -1\nnr_sv 1 1", "probA 0.3")
-    assert read_libsvm_model(written(tmp_path, text)).calibration is None
+def test_a_number_of_a_regression_is_the_scale_of_its_noise(tmp_path):
+    text = WHOLE.replace("c_svc", "epsilon_svr").replace("label 1 -1\nnr_sv 1 1", "probA 0.25")
+    model = read_libsvm_model(written(tmp_path, text))
+    assert model.calibration.method == "laplace"
+    assert model.calibration.numbers.tolist() == [[0.25]]
+    write_libsvm_model(model, tmp_path / "again")
+    assert (tmp_path / "again").read_text().partition("SV")[0] == text.partition("SV")[0]
+    with pytest.raises(ModelError, match=r"probA: the scale .* -0\.25, below 0"):
+        read_libsvm_model(written(tmp_path, text.replace("probA 0.25", "probA -0.25")))
+
+
+def test_marks_of_one_class_come_back(tmp_path):
+    marks = " ".join(f"{mark:.17g}" for mark in np.arange(-4.5, 5.5))
+    line = f"prob_density_marks {marks}"
+    text = WHOLE.replace("c_svc", "one_class").replace("label 1 -1\nnr_sv 1 1", line)
+    model = read_libsvm_model(written(tmp_path, text))
+    assert model.calibration.method == "density"
+    np.testing.assert_array_equal(model.calibration.numbers[0], np.arange(-4.5, 5.5))
+    write_libsvm_model(model, tmp_path / "again")
+    assert (tmp_path / "again").read_text().partition("SV")[0] == text.partition("SV")[0]
+    for wrong, message in (("1 2", "has 2 values; it must have 10"), ("9 " * 9 + "1", "ascend")):
+        with pytest.raises(ModelError, match=message):
+            read_libsvm_model(written(tmp_path, text.replace(marks, wrong.strip())))
+
+
+def test_libsvm_itself_has_our_marks_and_scale(tmp_path):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    rows = [dict(enumerate(row, 1)) for row in X.tolist()]
+    detector = bigsvm.OneClassSVM(nu=0.3, gamma=0.5, calibration="density").fit(X)
+    write_libsvm_model(detector, tmp_path / "m")
+    theirs = svmutil.svm_load_model(str(tmp_path / "m"))
+    _, _, found = svmutil.svm_predict([0] * 300, rows, theirs, "-q -b 1")
+    np.testing.assert_allclose(np.array(found)[:, ::-1], detector.predict_proba(X), atol=1e-12)
+    trained = svmutil.svm_train([0] * 300, rows, "-q -s 2 -n 0.3 -g 0.5 -b 1")
+    svmutil.svm_save_model(str(tmp_path / "theirs"), trained)
+    _, _, found = svmutil.svm_predict([0] * 300, rows, trained, "-q -b 1")
+    read = read_libsvm_model(tmp_path / "theirs")
+    np.testing.assert_allclose(np.array(found)[:, ::-1], read.probabilities(X), atol=1e-12)
+    regression = bigsvm.SVR(gamma=0.5, calibration="laplace").fit(X, X[:, 0])
+    write_libsvm_model(regression, tmp_path / "m")
+    theirs = svmutil.svm_load_model(str(tmp_path / "m"))
+    assert theirs.get_svr_probability() == regression.noise_scale_
 
 
 def test_a_sigmoid_calibration_comes_back(moons, tmp_path):
@@ -296,6 +337,12 @@ def test_libsvm_itself_has_our_probabilities(labels, moons, tmp_path):
     np.testing.assert_allclose(found, fitted.predict_proba(X)[:, order], atol=1e-6)
 
 
+def coupled(fitted, X):
+    """Probabilities as LIBSVM has them, which are not moved to those of the predicted class."""
+    model = fitted.model_
+    return couple(model.calibration.probability(model.decision_function(X)), len(fitted.classes_))
+
+
 def test_probabilities_of_many_classes_come_back(tmp_path):
     X, y = make_blobs(120, centers=3, cluster_std=3.0, random_state=0)
     fitted = bigsvm.SVC(calibration="sigmoid").fit(X, y)
@@ -304,15 +351,16 @@ def test_probabilities_of_many_classes_come_back(tmp_path):
     lines = (tmp_path / "m").read_text().splitlines()
     assert f"probA {' '.join([f'{-slope:.17g}'] * 3)}" in lines
     back = read_libsvm_model(tmp_path / "m")
-    np.testing.assert_allclose(back.probabilities(X), fitted.predict_proba(X), atol=1e-6)
+    unmoved = coupled(fitted, X)
+    np.testing.assert_allclose(back.probabilities(X), unmoved, atol=1e-6)
     write_libsvm_model(fitted, tmp_path / "m", labels=[2, 0, 1])
     other = read_libsvm_model(tmp_path / "m")
     assert other.classes == [2, 0, 1]
-    expected = fitted.predict_proba(X)[:, [2, 0, 1]]
+    expected = unmoved[:, [2, 0, 1]]
     np.testing.assert_allclose(other.probabilities(X), expected, atol=1e-6)
     write_libsvm_model(other, tmp_path / "m", labels=[0, 1, 2])
     back = read_libsvm_model(tmp_path / "m")
-    np.testing.assert_allclose(back.probabilities(X), fitted.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(back.probabilities(X), unmoved, atol=1e-6)
     uneven = [line + "0" if line.startswith("prob") else line for line in lines]
     (tmp_path / "m").write_text("\n".join(uneven) + "\n")
     assert read_libsvm_model(tmp_path / "m").calibration.numbers.shape == (2, 3)
@@ -328,7 +376,7 @@ def test_libsvm_itself_has_our_probabilities_of_many_classes(tmp_path):
     rows = [dict(enumerate(x, 1)) for x in X]
     _, _, found = svmutil.svm_predict(list(y), rows, theirs, "-q -b 1")
     # LIBSVM stops its iteration at 0.005 / k.
-    np.testing.assert_allclose(found, fitted.predict_proba(X), atol=0.01)
+    np.testing.assert_allclose(found, coupled(fitted, X), atol=0.01)
 
 
 def test_other_files_are_refused(tmp_path):

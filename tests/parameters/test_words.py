@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from bigsvm.calibration import METHODS
+from bigsvm.calibration import SHAPES
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.crammer_singer import Cooling, Order, RowSolver
@@ -60,7 +60,7 @@ def test_an_unknown_word_is_refused_with_the_known_ones(name):
         ("cooling", {cooling.name for cooling in Cooling}),
         ("solver", set(Solver)),
         ("first_points", set(FirstPoints)),
-        ("calibration", set(METHODS)),
+        ("calibration", set(SHAPES)),
     ],
 )
 def test_each_word_is_a_member(name, members):

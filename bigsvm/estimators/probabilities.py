@@ -1,0 +1,84 @@
+"""`predict_proba`: probabilities of estimators with a calibration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.base import KernelMachine
+from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
+
+if TYPE_CHECKING:
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_values import Order
+    from bigsvm.estimators.lazily import Evaluate
+    from bigsvm.models import KernelExpansion
+
+
+def is_calibrated(estimator: KernelMachine) -> bool:
+    """Whether an estimator has probabilities; the error says how it gets them."""
+    if estimator.calibration is None:
+        methods = CALIBRATIONS[traits_of(estimator._formulation).learns]
+        wanted = " or ".join(f"calibration={method!r}" for method in methods)
+        raise AttributeError(f"calibration is None; probabilities need {wanted}")
+    return True
+
+
+def probabilities(machine: KernelMachine, X: Any, evaluate: Evaluate, order: Order) -> Any:
+    """Evaluate probabilities at all rows, (n, k), lazily where X is.
+
+    Raises
+    ------
+    ParameterError
+        The model was trained without a calibration.
+    """
+    check_is_fitted(machine)
+    model = machine.model_
+    if model.calibration is None:
+        raise ParameterError(
+            f"calibration is {machine.calibration!r}, but the model was trained without; fit again"
+        )
+    return machine._evaluate(X, evaluate, np.empty((0, model.n_probabilities)), order)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClassProbabilities(KernelMachine):
+    """Classifiers with probabilities of their classes."""
+
+    @available_if(is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    def predict_proba(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
+        """Probabilities of the classes, (n, k), in the order of `classes_`.
+
+        By the calibration, and so only where the parameter of that name is set. With more than two
+        classes and ``multiclass="ovo"`` or ``"ddag"`` they are those that fit the probabilities of
+        all pairs best (Wu, Lin and Weng 2004). The largest is then that of the predicted class for
+        nearly all rows; of functions of one class each it always is. Lazy where `decision_function`
+        is, and in its order.
+        """
+        return probabilities(self, X, of_rows, order)
+
+    @available_if(is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    def predict_log_proba(
+        self, X: Any, *, order: Order = "store"
+    ) -> NDArray[np.float64] | da.Array:
+        """Logarithms of `predict_proba`; that of 0 is -inf."""
+        return probabilities(self, X, _logarithms, order)
+
+
+def of_rows(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:
+    """Probabilities of some rows, (m, k)."""
+    return model.probabilities(rows, threads=threads)
+
+
+def _logarithms(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        logarithms: NDArray[np.float64] = np.log(model.probabilities(rows, threads=threads))
+    return logarithms
