@@ -161,6 +161,27 @@ class Display:
             self.line(f"{what}: {note}")
 
 
+class Pace:
+    """How fast something goes, from the first report of it in this process."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None
+
+    def per_second(self, done: float) -> float | None:
+        """Return how much is done each second; None at the first report.
+
+        Parameters
+        ----------
+        done : float
+            How much of it is done now, in any unit.
+        """
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (done, now)
+        first, began = self._first
+        return (done - first) / (now - began) if done > first and now > began else None
+
+
 class TrainingProgress:
     """Listens to a training run.
 
@@ -171,11 +192,11 @@ class TrainingProgress:
 
     def __init__(self, display: Display) -> None:
         self._display = display
-        self._sweep_began: tuple[int, int, float] | None = None
+        self._sweep, self._pace = 0, Pace()
         self._gap: float | None = None
         self._is_planned = False
         self._last_checkpoint = -math.inf
-        self._pairs_began: tuple[float, float] | None = None
+        self._pace_of_pairs = Pace()
         self._last_pair = -math.inf
         self._threads_of: dict[str, int] = {}
 
@@ -281,13 +302,10 @@ class TrainingProgress:
         self._display.line(f"worker {event.address} {what}: {workers}, {threads} now")
 
     def _sweeping(self, event: events.Sweeping) -> None:
-        now = time.monotonic()
-        if self._sweep_began is None or self._sweep_began[0] != event.sweep:
-            self._sweep_began = (event.sweep, event.rows_done, now)
-        _, first, began = self._sweep_began
+        if self._sweep != event.sweep:
+            self._sweep, self._pace = event.sweep, Pace()
         note = f"{count(event.rows_done)} of {count(event.n_rows)} rows"
-        if event.rows_done > first and now > began:
-            rate = (event.rows_done - first) / (now - began)
+        if (rate := self._pace.per_second(event.rows_done)) is not None:
             left = (event.n_rows - event.rows_done) / rate
             note += f", {count(round(rate))} rows/s, this sweep ends in {duration(left)}"
         if self._threads_of:
@@ -298,16 +316,13 @@ class TrainingProgress:
 
     def _pairs(self, event: events.PairsUnderWay) -> None:
         now = time.monotonic()
-        if self._pairs_began is None:
-            self._pairs_began = (event.work_done, now)
+        rate = self._pace_of_pairs.per_second(event.work_done)
         if now - self._last_pair < MOVE_EVERY and event.done < event.n_pairs:
             return
         self._last_pair = now
-        first, began = self._pairs_began
         note = f"{count(event.done)} of {count(event.n_pairs)} done"
-        if event.work_done > first and now > began:
-            left = (event.work - event.work_done) * (now - began) / (event.work_done - first)
-            note += f", all end in about {duration(left)}"
+        if rate is not None:
+            note += f", all end in about {duration((event.work - event.work_done) / rate)}"
         self._display.move("pairs of classes", note, event.work_done, event.work)
 
     def _swept(self, event: events.Swept) -> None:
