@@ -37,6 +37,8 @@ _ELSEWHERE = {
     "range_file": ("--range", "predict"),
 }
 """Parameters that only one command has an option for: the option and the command."""
+_LIKE_LIBSVMS = {f"bigsvm {name}": f"svm-{name}" for name in ("train", "predict", "scale")}
+"""Commands that take the options of LIBSVM's programs, by the commands of our own options."""
 
 
 @contextmanager
@@ -136,7 +138,10 @@ def _usage(error: Any, group: Any) -> str:  # noqa: ANN401 (of Click)
         error.message = _value_sentence(details()[0])
     words = ["bigsvm", group and group.invoked_subcommand]
     path = " ".join(filter(None, words)) if error.ctx is None else error.ctx.command_path
-    return f"{error.format_message().rstrip('.')}; see `{path} --help`"
+    said = error.format_message().rstrip(".")
+    if re.fullmatch("-[a-z]", getattr(error, "option_name", "")) and path in _LIKE_LIBSVMS:
+        said += f"; `bigsvm {_LIKE_LIBSVMS[path]}` takes LIBSVM's options"
+    return f"{said}; see `{path} --help`"
 
 
 def _value_sentence(detail: Mapping[str, Any]) -> str:

@@ -101,6 +101,24 @@ class TestErrorsNameOptions:
 
 class TestAdvice:
     @pytest.mark.fault("messages")
+    @pytest.mark.parametrize(
+        ("words", "program"),
+        [
+            (("train", "-s", "0", "-t", "2", "-c", "8", "-v", "5", "f"), "svm-train"),
+            (("train", "-c", "8", "f", "m"), "svm-train"),
+            (("predict", "-b", "1", "f", "m", "o"), "svm-predict"),
+            (("scale", "-l", "0", "f"), "svm-scale"),
+        ],
+    )
+    def test_about_options_of_libsvm(self, words, program):
+        told = error_of(*words)
+        assert f"No such option: {words[1]}" in told
+        assert (
+            f"; `bigsvm {program}` takes LIBSVM's options; see `bigsvm {words[0]} --help`" in told
+        )
+        assert "LIBSVM" not in error_of("convert", "-x")
+
+    @pytest.mark.fault("messages")
     @pytest.mark.parametrize("n_columns", [4, 9])
     def test_about_other_columns_can_be_followed(self, tmp_path, data, n_columns):
         """Rows can be given more columns by converting them, and fewer by nothing."""
