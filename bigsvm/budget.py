@@ -84,8 +84,9 @@ def parse_bytes(size: object, name: str = "memory") -> int:
     elif isinstance(size, str):
         match = _SIZE.fullmatch(size)
         if match is None:
+            shares = ", or 50% of that of this machine" if name == "memory" else ""
             raise ParameterError(
-                f"{name} {size!r} is not a size; write it like 4GB, 512MiB or 800000000"
+                f"{name} {size!r} is not a size; write it like 4GB, 512MiB or 800000000{shares}"
             )
         unit = (match[2] or "").lower()
         value = float(match[1]) * (_UNITS | _BINARY)[unit]

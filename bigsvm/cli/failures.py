@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from bigsvm.cli.libsvm_words import PARAMETERS, in_letters
 from bigsvm.cli.signals import Interrupted
 from bigsvm.cli.streams import discard_output
 from bigsvm.errors import BigsvmError
@@ -55,7 +56,10 @@ def reported(context: Any = None, group: Any = None) -> Iterator[None]:  # noqa:
     def fail(message: str) -> typer.Exit:
         command = group and group.get_command(context, context.invoked_subcommand or "")
         options = options_of(command) if command else {}
-        one_line = shown(" ".join(in_options(message, options).split()))
+        message = in_options(message, options)
+        if command and command.name == "svm-train":
+            message = in_letters(message)
+        one_line = shown(" ".join(message.split()))
         _tell(f"bigsvm: error: {one_line}")
         return typer.Exit(EXIT_CODE)
 
@@ -88,6 +92,8 @@ def _tell(line: str) -> None:
 
 def options_of(command: Any) -> dict[str, str]:  # noqa: ANN401 (of Click)
     """Options of a command by the names of their Python parameters."""
+    if command.name == "svm-train":
+        return {name: f"-{letter}" for letter, name in PARAMETERS.items()} | {"memory": "-m"}
     options = {}
     for parameter in command.params:
         long = [name for name in parameter.opts if name.startswith("--")]
@@ -139,8 +145,11 @@ def _usage(error: Any, group: Any) -> str:  # noqa: ANN401 (of Click)
     words = ["bigsvm", group and group.invoked_subcommand]
     path = " ".join(filter(None, words)) if error.ctx is None else error.ctx.command_path
     said = error.format_message().rstrip(".")
-    if re.fullmatch("-[a-z]", getattr(error, "option_name", "")) and path in _LIKE_LIBSVMS:
+    option = getattr(error, "option_name", "")
+    if re.fullmatch("-[a-z]", option) and path in _LIKE_LIBSVMS:
         said += f"; `bigsvm {_LIKE_LIBSVMS[path]}` takes LIBSVM's options"
+    if group and option.removeprefix("--") in group.command.commands:
+        said += f"; there is a command `bigsvm {option.removeprefix('--')}`"
     return f"{said}; see `{path} --help`"
 
 

@@ -1,5 +1,6 @@
 """Command lines of LIBSVM's programs: ``-c 8 -g 0.03 FILE MODEL``, one letter and its value."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,12 @@ from bigsvm.errors import DataError
 if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
+FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
+"""Formulations by LIBSVM's numbers."""
+PARAMETERS = {
+    "d": "degree", "g": "gamma", "r": "coef0", "c": "C", "n": "nu", "p": "epsilon", "e": "tol",
+}  # fmt: skip
+"""Parameters by LIBSVM's letters. All defaults but that of gamma are those of bigsvm."""
 SETTINGS: dict[str, Any] = {
     "allow_extra_args": True,
     "ignore_unknown_options": True,
@@ -104,6 +111,13 @@ def read_words(words: list[str], *, letters: str, pairs: str = "", weighted: boo
         if word.startswith("-") and word != "-":
             raise typer.BadParameter(f"options come before files; move {word} to the front")
     return Words(values, weights, quiet, left)
+
+
+def in_letters(message: str) -> str:
+    """Replace an option of ours in a message by LIBSVM's: ``--formulation eps-svr`` by ``-s 3``."""
+    return re.sub(
+        r"--formulation ([a-z-]+)", lambda match: f"-s {FORMULATIONS.index(match[1])}", message
+    )
 
 
 def as_number(word: str, option: str) -> float:

@@ -9,6 +9,8 @@ import typer
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import is_standard_input, opened
 from bigsvm.cli.libsvm_words import (
+    FORMULATIONS,
+    PARAMETERS,
     as_number,
     check_labels_are_numbers,
     noise_lines,
@@ -37,12 +39,7 @@ if TYPE_CHECKING:
     from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
 
-FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
-PARAMETERS = {
-    "d": "degree", "g": "gamma", "r": "coef0", "c": "C", "n": "nu", "p": "epsilon", "e": "tol",
-}  # fmt: skip
-"""Parameters by LIBSVM's letters. All defaults but that of gamma are those of bigsvm."""
 DEFAULT_GAMMA = "auto"
 
 

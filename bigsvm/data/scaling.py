@@ -123,10 +123,15 @@ def scale_store(
     rows = ScaledRows(store.rows, scaler)
     if store.rows.is_sparse and not rows.is_sparse:
         column = int(scaler.moved_columns()[0])
+        remedy = "method='maxabs', which keeps zeros"
+        if like is None and scaler.method == "minmax":
+            from_0 = choose_scaler(store.statistics, "minmax", lower=0.0, upper=1.0)
+            if not len(from_0.moved_columns()):
+                remedy = "lower=0, which keeps zeros"
         raise DataError(
             f"{store}: its rows are sparse, but {scaler.method} turns the zeros of column "
-            f"{column} (from 0) into other values; use --method maxabs, or convert the data with "
-            "--layout dense"
+            f"{column} (from 0) into other values; use {remedy}, or convert the "
+            "data with layout='dense'"
         )
     with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
         writer = StoreWriter(

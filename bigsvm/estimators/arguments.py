@@ -101,6 +101,8 @@ def warn_of_ignored(name: str, given: dict[str, Any]) -> None:
         for parameter, (defaults, instead) in IGNORED.items()
         if parameter in given and given[parameter] not in defaults
     ]
+    if given.get("shrinking") in (False,) and given["working_set"] != "all":
+        changed.append("shrinking=False (only working_set='all' can do without)")
     if changed:
         warnings.warn(f"{name} ignores {', '.join(changed)}", UserWarning, stacklevel=4)
 

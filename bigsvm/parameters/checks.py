@@ -143,15 +143,8 @@ def _check_disk_cache(p: TrainingParameters) -> None:
 
 def _check_shrinking(p: TrainingParameters) -> None:
     """Refuse shrinking that no run would do."""
-    if p.shrinking is None:
-        return
-    if p.working_set != "all":
-        if p.shrinking:
-            return  # scikit-learn's default, which all other runs do
-        raise ParameterError(
-            "shrinking=False is for working_set='all': other runs always leave out rows that "
-            "need not move; give that too, or leave shrinking out"
-        )
+    if p.shrinking is None or p.working_set != "all":
+        return  # other runs always leave rows out; the estimators warn of False
     _check_pair_steps(p, "shrinking")
     if p.shrinking and p.disk_cache_bytes():
         raise ParameterError(

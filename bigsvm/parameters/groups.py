@@ -256,7 +256,7 @@ class PairStepParameters:
         default where memory holds few kernel rows and no disk_cache is given.
 
         Few are less than a tenth of all; a `disk_cache` keeps whole rows. Other runs always leave
-        out rows that need not move: False is refused there.
+        out rows that need not move; the estimators warn of False there.
         """,
         recorded=True,
         panel=STEPS,

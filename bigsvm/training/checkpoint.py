@@ -391,7 +391,8 @@ class Checkpoint:
         if different:
             raise CheckpointError(
                 f"the checkpoint in {where} belongs to another run: "
-                f"{'; '.join(different)}; give the same values, or another directory"
+                f"{'; '.join(different)}; give the same values, or another directory; in a search "
+                "a CheckpointCallback gives each fit its own"
             )
 
 

@@ -64,6 +64,14 @@ class TestConvert:
         assert f"{text}:2:5" in error_of("convert", text, tmp_path / "store")
         assert [path.name for path in tmp_path.iterdir()] == ["bad.libsvm"]
 
+    def test_folders_and_patterns_are_refused_with_the_remedy(self, tmp_path):
+        (tmp_path / "parts").mkdir()
+        for name, remedy in (
+            ("parts", "give its files, as"),
+            ("p*.txt", "write it without quotes"),
+        ):
+            assert remedy in error_of("convert", tmp_path / name, tmp_path / "store")
+
     def test_an_existing_store_stays(self, data):
         assert "already exists" in error_of("convert", data / "test.libsvm", data / "train.zarr")
 

@@ -229,8 +229,6 @@ def test_python_refuses_room_for_kernel_rows_that_nobody_keeps(rows, estimator):
 @pytest.mark.fault("dropped-parameters")
 def test_python_refuses_shrinking_that_no_run_looks_at(rows):
     X, y = rows
-    with pytest.raises(ParameterError, match="shrinking=False is for working_set='all'"):
-        bigsvm.SVC(shrinking=False).fit(X, y)
     with pytest.raises(ParameterError, match="disk_cache keeps whole ones"):
         bigsvm.SVC(shrinking=True, working_set="all", disk_cache="9MB").fit(X, y)
     many = np.arange(len(X)) % 3

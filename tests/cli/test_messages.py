@@ -119,6 +119,13 @@ class TestAdvice:
         assert "LIBSVM" not in error_of("convert", "-x")
 
     @pytest.mark.fault("messages")
+    @pytest.mark.parametrize("name", ["cv", "search", "plan"])
+    def test_about_options_that_are_commands(self, name):
+        assert f"there is a command `bigsvm {name}`" in error_of(
+            "train", f"--{name}", "5", "f", "m"
+        )
+
+    @pytest.mark.fault("messages")
     @pytest.mark.parametrize("n_columns", [4, 9])
     def test_about_other_columns_can_be_followed(self, tmp_path, data, n_columns):
         """Rows can be given more columns by converting them, and fewer by nothing."""

@@ -117,7 +117,7 @@ def test_names_of_predictions_are_needed():
 def test_other_values_and_files_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text_of("c-svc", tmp_path)
-    assert "C is -1.0" in error_of("svm-train", "-c", "-1", "train")
+    assert "error: -c is -1.0" in error_of("svm-train", "-c", "-1", "train")
     (tmp_path / "train.model").write_text("a letter")
     assert "is not LIBSVM's model, so it is not replaced" in error_of("svm-train", "train")
     assert "nothing.model" in error_of("svm-predict", "train", "nothing.model", "out")
@@ -244,5 +244,7 @@ def test_targets_of_a_regression_are_not_trained_as_classes(tmp_path, monkeypatc
     """Without -s 3 there were thousands of pairs of classes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mpg").write_text("18.5 1:1\n15 2:1\n36.25 1:2\n")
-    assert "is a target of a regression and no class" in error_of("svm-train", "mpg")
+    told = error_of("svm-train", "mpg")
+    assert "the label 18.5 is a target of a regression and no class" in told
+    assert "train a regression with SVR (-s 3)" in told
     assert not (tmp_path / "mpg.model").exists()

@@ -115,14 +115,18 @@ def test_sparse_rows_are_not_made_dense(tmp_path):
     matrix = sp.csr_array(make_matrix(density=0.1))
     store = write_store(tmp_path / "s", matrix, np.zeros(1000))
     assert store.attributes.layout == "csr"
-    for method in ("minmax", "standard"):
-        with pytest.raises(DataError, match=r"zeros of column 0 .*use --method maxabs, or convert"):
-            scale_store(store, tmp_path / "out", method=method)
+    negative = write_store(tmp_path / "n", -matrix, np.zeros(1000))
+    for rows, method, remedy in (
+        (store, "minmax", "lower=0"), (negative, "minmax", "method='maxabs'"),
+        (store, "standard", "method='maxabs'"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=f"zeros of column 0 .*use {remedy}, which keeps zeros"):
+            scale_store(rows, tmp_path / "out", method=method)
     dense_one = write_store(tmp_path / "d", matrix, np.zeros(1000), layout="dense")
     like = scale_store(dense_one, tmp_path / "like")
     with pytest.raises(DataError, match="but minmax turns the zeros"):
         scale_store(store, tmp_path / "out", like=like)
-    assert sorted(os.listdir(tmp_path)) == ["d", "like", "s"]
+    assert sorted(os.listdir(tmp_path)) == ["d", "like", "n", "s"]
     positive = write_store(tmp_path / "p", abs(matrix), np.zeros(1000))
     assert scale_store(positive, tmp_path / "out", lower=0).attributes.layout == "csr"
 

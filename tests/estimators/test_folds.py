@@ -121,6 +121,17 @@ def test_other_values_cause_one_warning_that_says_what_to_use(name):
     assert warned[0].filename == __file__
 
 
+@pytest.mark.fault("folds")
+@pytest.mark.parametrize("name", SHARED)
+def test_shrinking_that_no_run_can_do_without_causes_a_warning(name):
+    estimator = getattr(bigsvm, name)(shrinking=False, **({"nu": 0.2} if name == "NuSVC" else {}))
+    with pytest.warns(UserWarning, match="ignores shrinking=False .only working_set='all' can do"):
+        found = clone(estimator).fit(X, target_of(name))
+    expected = estimator.set_params(shrinking=True).fit(X, target_of(name))
+    np.testing.assert_array_equal(found.dual_coef_, expected.dual_coef_)
+    estimator.set_params(shrinking=False, working_set="all").fit(X, target_of(name))
+
+
 def test_each_parameter_that_is_ignored_can_be_set_and_cloned():
     estimator = clone(bigsvm.SVC().set_params(cache_size=500, probability=False))
     assert estimator.get_params()["cache_size"] == 500
