@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from support import faulty_workers, processes
 from support.clusters import go_on, kill, process_ids, stop, wait_for_workers
@@ -277,3 +278,35 @@ def test_tasks_of_a_lost_worker_are_done_by_another(cluster, client, sent, harm)
     assert_same(expected, made)
     go_on(victim)
     wait_for_workers(client, 2)
+
+
+CLASSES = np.digitize(ROWS[:, 0], [-0.7, 0.0, 0.7])
+FORMULATIONS = {
+    "svc": (bigsvm.SVC(gamma=0.5), LABELS),
+    "squared hinge": (bigsvm.SVC(gamma=0.5, loss="squared_hinge"), LABELS),
+    "calibrated": (bigsvm.SVC(gamma=0.5, calibration="sigmoid"), LABELS),
+    "pairs": (bigsvm.SVC(gamma="scale"), CLASSES),
+    "pairs, by runs": (bigsvm.SVC(gamma="scale", selection="mvp"), CLASSES),
+    "rest": (bigsvm.SVC(gamma=0.5, multiclass="ovr"), CLASSES),
+    "nu-svc": (bigsvm.NuSVC(nu=0.3, gamma=0.5), LABELS),
+    "svr": (bigsvm.SVR(epsilon=0.1, gamma=0.5), ROWS[:, 0] * ROWS[:, 1]),
+    "one-class": (bigsvm.OneClassSVM(nu=0.2, gamma=0.5), 2 * LABELS - 1),
+    "ball": (bigsvm.L2SVC(C=1.0, gamma=0.5), LABELS),
+    "crammer-singer": (bigsvm.CrammerSingerSVC(gamma=0.5), CLASSES),
+    "laplacian": (bigsvm.SVC(kernel="laplacian", gamma=0.5), LABELS),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMULATIONS)
+def test_every_formulation_has_the_same_bits(client, sent, name):
+    estimator, y = FORMULATIONS[name]
+    estimator = clone(estimator).set_params(memory=MEMORY, n_jobs=2)
+    scoring = "accuracy" if name == "one-class" else None
+    options = {"cv": 3, "scoring": scoring, "sample_weight": 1.0 + (np.arange(300) % 3)}
+    if name == "crammer-singer":
+        del options["sample_weight"]
+    here = bigsvm.cross_validate(estimator, ROWS, y, **options)
+    there = bigsvm.cross_validate(estimator, ROWS, y, **options, client=client)
+    assert len(sent) == 3
+    assert_same(here, there)
