@@ -1,10 +1,12 @@
 """What a search of C and gamma costs: separate fits, warm starts along C, successive halving.
 
-    python -m tools.benchmarks search_times [--names a9a …] [--peer] [--halving 3]
+    python -m tools.benchmarks search_times [--names a9a …] [--peer sklearn|sklearnex] [--halving 3]
 
 Reads ``NAME.libsvm.gz`` of the data folder. Prints CPU seconds of one thread, pair steps, and the
 best point with its mean score over 3 folds and the standard error of that mean. With ``--peer`` the
-grid is also searched by scikit-learn.
+grid is also searched by scikit-learn's ``GridSearchCV`` of its own classifier, or of
+scikit-learn-intelex's. Limits: the best point is within a standard error of the best of separate
+fits (and of the peer), and takes at most half their time; by halving a quarter.
 """
 
 from __future__ import annotations
@@ -13,58 +15,90 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks.bench import Suite
+from tools.benchmarks.children import machine
 from tools.benchmarks.data import DataSet, data_folder, is_skipped, load
+from tools.benchmarks.results import at_most, table, verdicts
 
 if TYPE_CHECKING:
     import argparse
 
+    from tools.benchmarks.results import Limit
+
 GRID = {"C": [2.0**k for k in (-3, -1, 1, 3, 5)], "gamma": [2.0**k for k in (-9, -7, -5, -3, -1)]}
 FOLDS = 3
+HALVING, WARM, SEPARATE = "halving", "warm starts", "separate fits"
+MOST = {HALVING: 0.25, WARM: 0.5}
+"""Most CPU seconds of a search, in those of separate fits."""
 
 
-def search(name: str, halving: int, *, peer: bool) -> None:
+def search(name: str, halving: int, *, peer: str | None) -> list[Limit]:
     """Search one data set in every way."""
     import numpy as np
-    from sklearn import svm
     from sklearn.model_selection import GridSearchCV
 
     import bigsvm
 
     X, y = load(DataSet(name), data_folder())
-    print(f"{name}: {X.shape[0]} rows, {X.shape[1]} columns; 5 x 5 points, {FOLDS} folds")
+    print(f"{name}: {X.shape[0]} rows, {X.shape[1]} columns; 5 x 5 points, {FOLDS} folds\n")
     bigsvm.SearchCV(bigsvm.SVC(n_jobs=1), GRID, cv=2).fit(X[:400], y[:400])  # compiles
     estimator = bigsvm.SVC(n_jobs=1)
     searches: dict[str, Any] = {
-        f"halving by {halving}": bigsvm.SearchCV(
-            estimator, GRID, cv=FOLDS, halving=halving, refit=False
-        ),
-        "warm starts": bigsvm.SearchCV(estimator, GRID, cv=FOLDS, refit=False),
-        "separate fits": bigsvm.SearchCV(estimator, GRID, cv=FOLDS, warm_starts=False, refit=False),
+        HALVING: bigsvm.SearchCV(estimator, GRID, cv=FOLDS, halving=halving, refit=False),
+        WARM: bigsvm.SearchCV(estimator, GRID, cv=FOLDS, refit=False),
+        SEPARATE: bigsvm.SearchCV(estimator, GRID, cv=FOLDS, warm_starts=False, refit=False),
     }
-    if peer:
-        searches["scikit-learn"] = GridSearchCV(svm.SVC(), GRID, cv=FOLDS, refit=False)
-    print(f"{'search':<16}{'CPU s':>9}{'steps':>10}  best point, score, standard error")
+    if peer is not None:
+        searches[peer] = GridSearchCV(_classifier(peer), GRID, cv=FOLDS, refit=False)
+    lines, seconds, best, error = [], {}, {}, {}
     for way, searched in searches.items():
         started = time.process_time()
         searched.fit(X, y)
-        seconds = time.process_time() - started
-        results, best = searched.cv_results_, searched.best_index_
-        error = results["std_test_score"][best] / np.sqrt(FOLDS - 1)
-        steps = f"{FOLDS * results['n_iter'].sum():.0f}" if "n_iter" in results else "-"
+        seconds[way] = time.process_time() - started
+        results, best[way] = searched.cv_results_, searched.best_score_
+        error[way] = results["std_test_score"][searched.best_index_] / np.sqrt(FOLDS - 1)
         point = ", ".join(f"{key} 2^{np.log2(v):g}" for key, v in searched.best_params_.items())
-        print(
-            f"{way:<16}{seconds:>9.1f}{steps:>10}  {point}, "
-            f"{searched.best_score_:.5f}, {error:.5f}",
-            flush=True,
-        )
+        lines.append(
+            [
+                way, f"{seconds[way]:.1f}",
+                f"{FOLDS * results['n_iter'].sum():.0f}" if "n_iter" in results else "-",
+                point, f"{best[way]:.5f}", f"{error[way]:.5f}",
+            ]
+        )  # fmt: skip
+    print(table(["search", "CPU s", "steps", "best point", "score", "standard error"], lines))
+    limits = [
+        at_most(f"{way} ÷ {SEPARATE}, {name}", seconds[way] / seconds[SEPARATE], limit=limit)
+        for way, limit in MOST.items()
+    ]
+    for way in (HALVING, WARM):
+        for other in (SEPARATE, *((peer,) if peer else ())):
+            behind = (best[other] - best[way]) / error[other]
+            limits.append(
+                at_most(f"{way} behind {other}, standard errors, {name}", behind, limit=1.0)
+            )
+    return limits
+
+
+def _classifier(peer: str) -> Any:  # noqa: ANN401 (of another library)
+    """Return the classifier of a peer."""
+    if peer == "sklearnex":
+        from sklearnex.svm import SVC
+
+        return SVC()
+    from sklearn.svm import SVC
+
+    return SVC()
 
 
 def program(options: argparse.Namespace) -> int:
     """Search the data sets that are there."""
+    print(f"{machine(options.threads)}\n")
+    limits: list[Limit] = []
     for name in options.names:
         if not is_skipped(DataSet(name)):
-            search(name, options.halving, peer=options.peer)
-    return 0
+            limits += search(name, options.halving, peer=options.peer)
+            print()
+    print(verdicts(limits))
+    return 0 if all(all(limit.holds) for limit in limits) else 1
 
 
 SUITE = Suite(
@@ -74,6 +108,6 @@ SUITE = Suite(
     more=(
         ("--names", {"nargs": "+", "default": ["a9a"]}),
         ("--halving", {"type": int, "default": 3}),
-        ("--peer", {"action": "store_true", "default": False}),
+        ("--peer", {"choices": ["sklearn", "sklearnex"]}),
     ),
 )
