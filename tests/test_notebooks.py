@@ -8,7 +8,8 @@ import pytest
 
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
-pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+for name in ("ipykernel", "ipywidgets", "matplotlib"):
+    pytest.importorskip(name, reason=f"{name} is not installed")
 # Jupyter's clients open sockets and event loops that they close late.
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -60,12 +61,18 @@ def text_of(cell):
 def test_the_notebook_shows_progress_a_picture_a_search_and_a_model(execute):
     path = REPOSITORY / "examples" / "watching_a_fit.ipynb"
     notebook = execute(nbformat.read(path, as_version=4))
-    fit, picture, search, model = (cell for cell in notebook.cells if cell.cell_type == "code")
-    assert "sweep 1: gap" in text_of(fit)
-    assert "text/html" in text_of(fit)
-    assert "image/svg+xml" in text_of(picture)
-    assert "text/html" in text_of(search) or "GridSearchCV" in text_of(search)
-    assert "accuracy 0." in text_of(model)
+    fit, history, search, scores, model = (
+        text_of(cell) for cell in notebook.cells if cell.cell_type == "code"
+    )
+    # The picture shows the progress of several sweeps.
+    assert "sweep 3: gap" in fit
+    assert "text/html" in fit
+    assert "widget-view" in search
+    assert "best: {'C': " in search
+    for shown in (history, scores, model):
+        assert "image/png" in shown
+    assert "['in' 'out'], accuracy 0." in model
+    assert not [name for name in (history, search, scores, model) if "Warning" in name]
 
 
 def test_a_cell_that_trains_is_interrupted_and_leaves_a_model(execute):
