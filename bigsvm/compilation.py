@@ -2,20 +2,102 @@
 
 The first call on a machine therefore takes seconds, and later ones do not. The code is kept in the
 folder that the environment variable ``NUMBA_CACHE_DIR`` names, or beside the modules.
+
+Every function of `bigsvm.core` is decorated by one of `compiled`, `inner` and `inlined`. Their
+options are the same as far as possible, for another reason than order: Numba compiles what it has
+of its own, such as ``max``, again for each set of options.
 """
 
 from __future__ import annotations
 
+import gc
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+Decorated = Any
+"""A function that Numba compiles; Numba has no types."""
+
 COMPILING = "compiling for this processor; this happens once, later runs load the code"
 """What is shown and logged when a function is compiled."""
+
+
+def compiled(function: Decorated = None, /, **options: object) -> Decorated:
+    """Compile a function when it is first called, and keep its code.
+
+    It does not hold the interpreter's lock. A division by zero gives what it gives in NumPy.
+
+    Parameters
+    ----------
+    function : callable
+        Or none, and it decorates by the options.
+    **options
+        Options of ``numba.njit``, instead of or besides those of bigsvm.
+    """
+    return _decorated(function, options)
+
+
+def inner(function: Decorated = None, /, **options: object) -> Decorated:
+    """Compile a function that only compiled functions call, as `compiled` does.
+
+    Numba does not write the code that takes arguments from Python, which is large. So a call from
+    Python ends the process: `tests/core/test_inner_functions.py` looks that there is none.
+    """
+    return _decorated(function, {"no_cpython_wrapper": True, **options})
+
+
+def inlined(function: Decorated = None, /, **options: object) -> Decorated:
+    """Compile a function as a part of each compiled function that calls it.
+
+    The copies are compiled anew, so this is for lines that LLVM has to see where they are used.
+    """
+    return _decorated(function, {"inline": "always", **options})
+
+
+def _decorated(function: Decorated, options: dict[str, object]) -> Decorated:
+    from numba import njit
+
+    _collect_no_garbage()
+    # The code that C would call is left out.
+    decorator = njit(
+        **{"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True} | options
+    )
+    return decorator if function is None else decorator(function)
+
+
+@cache
+def _collect_no_garbage() -> None:
+    """Pause Python's garbage collector while Numba compiles.
+
+    The compiler makes many objects that stay: looking through them again and again takes a sixth
+    of its time.
+    """
+    from numba.core import event
+
+    class Pausing(event.Listener):  # type: ignore[misc] # Numba has no types
+        """One function at a time is compiled, with those that it calls inside it."""
+
+        depth = 0
+        pauses = False
+
+        def on_start(self, event: object) -> None:
+            if not self.depth and gc.isenabled():
+                gc.disable()
+                self.pauses = True
+            self.depth += 1
+
+        def on_end(self, event: object) -> None:
+            self.depth -= 1
+            if not self.depth and self.pauses:
+                self.pauses = False
+                gc.enable()
+
+    event.register("numba:compile", Pausing())
 
 
 @dataclass

@@ -59,6 +59,9 @@ CORE_MAY_IMPORT = frozenset(
 """All that bigsvm/core/ sees: arithmetic, and the words for records and codes. No I/O; and not even
 its own siblings, because Numba's cache on disk does not notice that another file has changed."""
 
+OPTIONS_OF_COMPILATION = "compilation"
+"""The one module of bigsvm/ that core imports: its decorators do not change results."""
+
 HARMLESS_NAMES = frozenset({"__version__"})
 """What any layer may take from ``bigsvm`` itself; the rest is re-exported from some layer."""
 
@@ -110,6 +113,8 @@ def imports_of(tree: ast.AST, *, package: Sequence[str]) -> Iterator[Import]:
 def forbidden(found: Import, *, layer: str, root: str) -> str | None:
     """Why a module of `layer` may not do this import, or None where it may."""
     parts = found.module.split(".")
+    if layer == "core" and parts[1:] == [OPTIONS_OF_COMPILATION] and parts[0] == root:
+        return None
     if layer == "core" and (parts[0] == root or parts[0] not in CORE_MAY_IMPORT):
         what = found.module if found.name is None else f"{found.module}.{found.name}"
         return f"core imports {what}; it may import only {', '.join(sorted(CORE_MAY_IMPORT))}"

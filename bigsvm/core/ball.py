@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     F8: TypeAlias = NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gap_of_signed(alpha: F8, gradient: F8, lower: F8, upper: F8) -> float:
     """Compute ``max y g − Σ α g / Σ |α|`` of signed variables with one bound: the gap of these.
 

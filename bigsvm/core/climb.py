@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled, inner
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -40,7 +41,7 @@ NEAR_BOUND = 1e-12
 """Share of the distance between two bounds: a variable closer to a bound is put there."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _project(v: F8, room: B) -> None:
     """Make each row's part of v, (k, q), one of sum 0 among the variables that have room."""
     for i in range(v.shape[1]):
@@ -54,7 +55,7 @@ def _project(v: F8, room: B) -> None:
             v[r, i] = v[r, i] - mean if room[r, i] and n > 1 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _multiply(gram: F4, v: F8, out: F8) -> int:
     """``out = v K``, (k, q); returns how many values of K that has taken."""
     out[:] = 0.0
@@ -71,7 +72,7 @@ def _multiply(gram: F4, v: F8, out: F8) -> int:
     return int(n * v.shape[1])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _dot(a: F8, b: F8) -> float:
     total = 0.0
     for r in range(a.shape[0]):
@@ -80,7 +81,7 @@ def _dot(a: F8, b: F8) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _ascend(
     gram: F4, gradient: F8, room: B, tol: float, least: float, enough: float, work: int
 ) -> tuple[F8, int]:
@@ -110,7 +111,7 @@ def _ascend(
     return d, work
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _reach(alpha: F8, upper: F8, d: F8, i: int) -> float:
     """How far row i can go along d: 1, or less where a bound comes before."""
     share = 1.0
@@ -120,7 +121,7 @@ def _reach(alpha: F8, upper: F8, d: F8, i: int) -> float:
     return share
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _go(gram: F4, gradient: F8, d: F8, most: float, product: F8) -> tuple[float, float]:
     """How far along d it is best to go, up to `most`, and what that gains; ``product = d K``."""
     _multiply(gram, d, product)
@@ -129,7 +130,7 @@ def _go(gram: F4, gradient: F8, d: F8, most: float, product: F8) -> tuple[float,
     return length, length * (rise - 0.5 * length * curvature)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def climb(
     gram: F4, alpha: F8, upper: F8, gradient: F8, diagonal: float, tol: float, work: int
 ) -> None:
@@ -184,7 +185,7 @@ def climb(
         alpha[farthest, i] = 0.0 - alpha[:, i].sum()
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def follow(gradient: F8, rows: F4, change: F8) -> None:
     """``gradient −= changeᵀ rows``, (k, m); as row steps do it, kernel row after kernel row."""
     for j in range(change.shape[0]):

@@ -41,7 +41,8 @@ from math import log10
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled, inlined, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -220,13 +221,13 @@ def _make_watched(k: int, length: int) -> Watched:
     )
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _bits(value: np.float32) -> np.int32:
     """Read a float32 as an integer, which grows with it from 0 on."""
     return np.float32(value).view(np.int32)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def refresh(s: RowProblem) -> None:
     """Rebuild everything that is derived from alpha, gradient and the bounds."""
     for p in range(s.alpha.shape[1]):
@@ -234,7 +235,7 @@ def refresh(s: RowProblem) -> None:
     _look(s.all)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _place(s: RowProblem, w: Watched, p: int, t: int) -> None:
     """Say where the variables of row p, the t-th of w, have room; and whether any is not 0."""
     active = False
@@ -245,7 +246,7 @@ def _place(s: RowProblem, w: Watched, p: int, t: int) -> None:
     w.active[t] = active
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _look(w: Watched) -> None:
     """Compute ψ of the rows, and the largest of each block."""
     most, least, violation, active = w.most, w.least, w.violation, w.active
@@ -268,7 +269,7 @@ def _look(w: Watched) -> None:
         w.best[0, b], w.best[1, b] = of_rest, of_active
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _choose(s: RowProblem) -> float:
     """Watch the rows of largest ψ, of about equal ones the first; returns the largest."""
     w, violation = s.some, s.violation
@@ -295,7 +296,7 @@ def _choose(s: RowProblem) -> float:
     return float(largest)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _worst(w: Watched, active: int) -> int:
     """Find the first row of largest ψ among those with a coefficient, or without; −1 if none."""
     best, where = np.int32(0), -1
@@ -310,7 +311,7 @@ def _worst(w: Watched, active: int) -> int:
     return p
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def threshold(d: F8, ordered: F8, bound: float, method: int) -> float:
     """Find θ of D, (k,) float64, by one of the two methods; `ordered` (k,) is room to sort in."""
     k = d.shape[0]
@@ -342,7 +343,7 @@ def threshold(d: F8, ordered: F8, bound: float, method: int) -> float:
         before = step
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _solve_row(s: RowProblem, p: int, method: int) -> int:
     """Move the variables of row p to their optimum; returns how many classes have changed."""
     k, y, bound = s.alpha.shape[0], s.label[p], s.bound[p]
@@ -371,7 +372,7 @@ def _solve_row(s: RowProblem, p: int, method: int) -> int:
     return n_changed
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move(s: RowProblem, w: Watched, row: F4, n_changed: int) -> None:
     """Do ``g −= K_p Δα_p`` in the classes that have changed."""
     for c in range(n_changed):
@@ -383,7 +384,7 @@ def _move(s: RowProblem, w: Watched, row: F4, n_changed: int) -> None:
             watched[t] = gradient[np.uint64(w.places[t])]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def level(s: RowProblem, cooling: int, tol: float) -> float:
     """By how much rows have to violate now to be looked at; `tol` in the end."""
     t, height = s.counters[0], FIRST_LEVEL * 0.5 ** s.counters[2]
@@ -394,7 +395,7 @@ def level(s: RowProblem, cooling: int, tol: float) -> float:
     return float(max(height, tol))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def violations(s: RowProblem, cooling: int, score: F4, quiet: B) -> None:
     """Tell by how much rows violate, (m,); quiet are those that do not.
 
@@ -407,7 +408,7 @@ def violations(s: RowProblem, cooling: int, score: F4, quiet: B) -> None:
         score[row] = np.float32(psi) if psi > height else np.float32(-np.inf)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _step_among(
     s: RowProblem,
     w: Watched,
@@ -452,7 +453,7 @@ def _step_among(
     return STEPS_SPENT, -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _take_turns(
     s: RowProblem, rows: F4, slots: I4, used: I8, method: int, tol: float, stop_at: int
 ) -> tuple[int, int]:
@@ -490,7 +491,7 @@ def _take_turns(
     return STEPS_SPENT, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _advance(
     s: RowProblem,
     rows: F4,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numba import config, njit
+from numba import config
 from numba.extending import intrinsic
+
+from bigsvm.compilation import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +45,7 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
         return a(a, b, c), generate
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def csr_squared_norms(data: Floats, indptr: Integers, out: Floats) -> None:
     """``|x|²`` of sparse rows, added up as the products are.
 
@@ -56,7 +58,7 @@ def csr_squared_norms(data: Floats, indptr: Integers, out: Floats) -> None:
             out[i] = _fma(data[k], data[k], out[i])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def csr_absolute_norms(data: Floats, indptr: Integers, out: Floats) -> None:
     """``|x|₁`` of sparse rows, added up as the overlaps are; data and out (m,) of one dtype."""
     for i in range(out.shape[0]):
@@ -65,7 +67,7 @@ def csr_absolute_norms(data: Floats, indptr: Integers, out: Floats) -> None:
             out[i] += abs(data[k])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def csr_take(
     data: Floats,
     indices: Integers,
@@ -89,14 +91,14 @@ def csr_take(
     return values, features, starts
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def csr_features(indices: Integers, indptr: Integers, occurs: NDArray[np.bool_]) -> None:
     """Note which features occur in CSR rows; occurs (n_features,), False before."""
     for k in range(indptr[0], indptr[-1]):
         occurs[indices[k]] = True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def csr_tile(
     data: Floats,
     indices: Integers,
@@ -121,7 +123,7 @@ def csr_tile(
                 chunk[place[indices[k]], j - low] = data[k]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def csr_survey(
     data: Floats, indices: Integers, indptr: Integers, places: NDArray[np.int64]
 ) -> tuple[int, int, int]:
@@ -144,7 +146,7 @@ def csr_survey(
     return int(largest), n_entries, n_groups
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def csr_byte_tile(
     data: Floats,
     indices: Integers,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     Integers: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hash_dense(bits: Bits, keys: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
     """Hash rows given by the bits of their values, (m, d); keys (d,), out (m,)."""
     for i in range(out.shape[0]):
@@ -30,7 +31,7 @@ def hash_dense(bits: Bits, keys: NDArray[np.uint64], out: NDArray[np.uint64]) ->
         out[i] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hash_sparse(
     bits: Bits,
     indices: Integers,
@@ -46,7 +47,7 @@ def hash_sparse(
         out[i] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def same_dense(bits: Bits, first: Integers, second: Integers, out: NDArray[np.bool_]) -> None:
     """Compare rows `first` with rows `second`, pair by pair; all (p,)."""
     for p in range(out.shape[0]):
@@ -59,7 +60,7 @@ def same_dense(bits: Bits, first: Integers, second: Integers, out: NDArray[np.bo
         out[p] = equal
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def same_sparse(
     bits: Bits,
     indices: Integers,

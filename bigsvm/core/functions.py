@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +25,7 @@ TRANSPOSED_STRIDE = ROWS_AT_ONCE + 8
 share a few sets of the first-level cache."""
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_all(
     values: Floats, functions: NDArray[np.int64], weights: Floats, out: NDArray[np.float64]
 ) -> None:
@@ -57,7 +58,7 @@ def add_all(
                 out[functions[other], i] += s1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_some(
     values: Floats,
     functions: NDArray[np.int64],
@@ -113,7 +114,7 @@ def add_some(
                     row[i] += w0 * v0[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_down(values: Floats, weights: Floats, out: NDArray[np.float64]) -> None:
     """Add ``Σ_i weights_ci values_ij`` to out_cj, summed in float64 in the order of the rows.
 

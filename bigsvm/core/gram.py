@@ -40,10 +40,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic, overload
+
+from bigsvm.compilation import compiled, inlined, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -421,7 +423,7 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
         return types.void(*types_given), generate
 
 
-@njit(cache=True)
+@compiled
 def split32(scale: float) -> tuple[np.float32, np.float32]:
     """Split a number into two of float32, of one sign, that add up to it: for `power32`."""
     high = np.float32(scale)
@@ -430,7 +432,7 @@ def split32(scale: float) -> tuple[np.float32, np.float32]:
     return high, np.float32(scale - np.float64(high))
 
 
-@njit(cache=True, fastmath=AS_WRITTEN, inline="always")
+@inlined(fastmath=AS_WRITTEN)
 def power32(x: np.float32, high: np.float32, low: np.float32) -> np.float32:
     """Compute 2^(x (high + low)) in float32, for exponents from −LAST_POWER to LAST_POWER.
 
@@ -454,7 +456,7 @@ def power32(x: np.float32, high: np.float32, low: np.float32) -> np.float32:
     return result
 
 
-@njit(cache=True, fastmath=AS_WRITTEN)
+@compiled(fastmath=AS_WRITTEN)
 def split64(factor: float) -> tuple[float, float]:
     """Split `factor` · log2 e into two numbers, of one sign, that add up to it: for `power64`."""
     high = factor * LOG2_E
@@ -465,7 +467,7 @@ def split64(factor: float) -> tuple[float, float]:
     return high, low
 
 
-@njit(cache=True, fastmath=AS_WRITTEN, inline="always")
+@inlined(fastmath=AS_WRITTEN)
 def power64(x: float, high: float, low: float) -> float:
     """Compute 2^(x (high + low)) in float64, for exponents from −LAST_POWER64 to LAST_POWER64.
 
@@ -490,7 +492,7 @@ def power64(x: float, high: float, low: float) -> float:
     return result
 
 
-@njit(cache=True, nogil=True, fastmath=AS_WRITTEN, error_model="numpy")
+@compiled(fastmath=AS_WRITTEN)
 def kernel_values32(products: F4, norms_rows: F4, norms_partners: F4, formula: Formula) -> None:
     """Turn float32 products (m, ≥ p) into kernel values, in place.
 
@@ -531,7 +533,7 @@ def kernel_values32(products: F4, norms_rows: F4, norms_partners: F4, formula: F
                 row[j] += added
 
 
-@njit(cache=True, nogil=True, fastmath=AS_WRITTEN, error_model="numpy")
+@compiled(fastmath=AS_WRITTEN)
 def kernel_values64(products: F8, norms_rows: F8, norms_partners: F8, formula: Formula) -> None:
     """Turn float64 products (m, ≥ p) into kernel values, in place."""
     code, gamma, coef0, degree = formula.code, formula.gamma, formula.coef0, formula.degree
@@ -563,7 +565,7 @@ def kernel_values64(products: F8, norms_rows: F8, norms_partners: F8, formula: F
                 row[j] += formula.offset
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def looked_up(
     rows: Floats, places: NDArray[np.int64], features: NDArray[np.int32], out: Floats
 ) -> None:
@@ -574,7 +576,7 @@ def looked_up(
             out[i, j] = row[features[j]]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def weighted_sums(values: Floats, weights: F8, out: F8) -> None:
     """Add ``Σ_j values_ij weights_j`` to out_i, summed in float64.
 
@@ -623,7 +625,7 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
         )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _use(
     products: Floats,
     low: int,
@@ -646,7 +648,7 @@ def _use(
             row[j] = values[j]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _dense_products(packed: Floats, panels: Floats, out: Floats) -> None:
     """Dot products of packed rows and packed partners.
 
@@ -660,7 +662,7 @@ def _dense_products(packed: Floats, panels: Floats, out: Floats) -> None:
             _micro_kernel(packed[g], panel, part, g * MR)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _dense_distances(packed: Floats, panels: Floats, out: Floats) -> None:
     """``−½ |a − b|₁`` of packed rows and packed partners, as `_dense_products` takes them.
 
@@ -682,7 +684,7 @@ def _dense_distances(packed: Floats, panels: Floats, out: Floats) -> None:
                     row[j] *= half
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _used_entries(
     data: Floats,
     indices: Integers,
@@ -708,7 +710,7 @@ def _used_entries(
     starts[-1] = count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _narrow_chains(
     values: Floats, places: NDArray[np.int32], start: int, stop: int, chunk: Floats, row: Floats
 ) -> None:
@@ -730,7 +732,7 @@ def _narrow_chains(
             row[j] = _fma(v0, t0[j], row[j])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _sparse_products(
     values: Floats,
     places: NDArray[np.int32],
@@ -752,7 +754,7 @@ def _sparse_products(
                 _narrow_chains(values, places, starts[i], starts[i + 1], chunk, block[i])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _sparse_overlaps(
     values: Floats,
     places: NDArray[np.int32],
@@ -783,7 +785,7 @@ def _sparse_overlaps(
                         row[j] += max(zero, min(-a, -others[j]))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_span(
     packed: Floats,
     norms: Floats,
@@ -828,7 +830,7 @@ def dense_span(
         _use(block[:m], low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sparse_span(
     data: Floats,
     indices: Integers,
@@ -887,7 +889,7 @@ def sparse_span(
         _use(block[:m], low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _is_exact(data: Floats, start: int, stop: int, largest: int) -> bool:
     """Whether a row has only whole numbers up to `largest`, and no product reaches 2²⁴."""
     total = 0.0
@@ -899,7 +901,7 @@ def _is_exact(data: Floats, start: int, stop: int, largest: int) -> bool:
     return total <= LARGEST_SUM
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _packed_rows(
     data: Floats,
     indices: Integers,
@@ -937,7 +939,7 @@ def _packed_rows(
     starts[-1] = count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _used_words(
     starts: NDArray[np.int64],
     rows: NDArray[np.int32],
@@ -970,7 +972,7 @@ def _used_words(
     begins[-1] = count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _float_chains(
     data: Floats,
     indices: Integers,
@@ -997,7 +999,7 @@ def _float_chains(
             row[j] = _fma(data[k], number(other), row[j])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _byte_products(
     words: NDArray[np.uint32],
     places: NDArray[np.int32],
@@ -1021,7 +1023,7 @@ def _byte_products(
             row[j] += np.int32(sums[j])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def byte_span(
     data: Floats,
     indices: Integers,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     Integers: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_entries(
     columns: Integers,
     values: Floats,
@@ -48,7 +49,7 @@ def add_entries(
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_deviations(
     columns: Integers,
     values: Floats,

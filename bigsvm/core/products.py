@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numba import config, njit
+from numba import config
 from numba.extending import intrinsic
+
+from bigsvm.compilation import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +40,7 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
         return a(a, b, c), generate
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pack_partners(values: Floats, panels: Floats) -> None:
     """Pack vectors (p, d) into panels (ceil(p / NR), d, NR), filled up with zeros."""
     p, d = values.shape
@@ -54,7 +56,7 @@ def pack_partners(values: Floats, panels: Floats) -> None:
                     panels[q, k, j] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pack_rows(
     values: Floats, places: NDArray[np.int64], centre: NDArray[np.float64], packed: Floats
 ) -> None:
@@ -75,7 +77,7 @@ def pack_rows(
                     packed[q, k, r] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def squared_norms(packed: Floats, out: Floats) -> None:
     """``|x|²`` of packed rows (groups, d, MR), added up as the micro-kernel does.
 

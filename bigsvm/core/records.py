@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +27,7 @@ PIECE_HEAD = 4
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scatter(
     bucket: Places,
     head: Words,
@@ -84,7 +85,7 @@ def scatter(
         ends[bucket[i]] = at + n
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find(words: Words, head_words: int, entry_words: int, places: Places, numbers: Words) -> None:
     """Find the records in whole pieces.
 
@@ -110,7 +111,7 @@ def find(words: Words, head_words: int, entry_words: int, places: Places, number
             row += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(
     words: Words,
     places: Places,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled, inlined, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,14 +27,14 @@ NEVER = np.float32(-1e38)
 NOT_WANTED = np.float32(-np.inf)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _key(value: np.float32) -> np.int32:
     """Order all float32 values by an integer that grows with the value, as LLVM vectorises it."""
     bits = np.float32(value).view(np.int32)
     return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _best_of_block(score: F4, b: int) -> np.int32:
     best = np.int32(-(2**31))
     for t in range(b * BLOCK, min((b + 1) * BLOCK, score.shape[0])):
@@ -41,7 +42,7 @@ def _best_of_block(score: F4, b: int) -> np.int32:
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def most_wanted(score: F4, slots: I4, row: int, least: float, at_least: int, wanted: I8) -> int:
     """List the rows without a slot that are wanted most, `row` before all others.
 
@@ -75,7 +76,7 @@ def most_wanted(score: F4, slots: I4, row: int, least: float, at_least: int, wan
     enough, nobody = _key(np.float32(least)), _key(NOT_WANTED)
     count = 1
     while count < wanted.shape[0]:
-        top = 0
+        top = int(np.int64(0))  # Numba would compile `_best_of_block` again for a literal
         for b in range(best.shape[0]):
             top = b if best[b] > best[top] else top
         if best[top] <= (nobody if count < at_least else enough):
@@ -90,7 +91,7 @@ def most_wanted(score: F4, slots: I4, row: int, least: float, at_least: int, wan
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _recent(used: I8, n_recent: int) -> int:
     """Find the stamp of the last `n_recent` uses; 0 where there are no more slots."""
     if used.shape[0] <= n_recent:
@@ -106,7 +107,7 @@ def _recent(used: I8, n_recent: int) -> int:
     return int(last[0])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_quiet(used: I8, owner: I8, quiet: B, n_recent: int) -> int:
     """Count the slots that `give_up` takes for quiet."""
     recent, count = _recent(used, n_recent), 0
@@ -115,7 +116,7 @@ def count_quiet(used: I8, owner: I8, quiet: B, n_recent: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def give_up(used: I8, owner: I8, quiet: B, n_recent: int, slots: I8) -> None:
     """Choose slots whose rows give way: quiet ones, then the least recently used.
 

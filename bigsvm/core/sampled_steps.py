@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +115,7 @@ class Samples(NamedTuple):
     fresh_of: I4
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _energy(points: Points, n_points: int) -> float:
     total = 0.0
     for t in range(n_points):
@@ -122,7 +123,7 @@ def _energy(points: Points, n_points: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def products_of(
     points: Points, samples: Samples, span: tuple[int, int, int], own: bool, out: F8
 ) -> None:
@@ -164,7 +165,7 @@ def products_of(
             out[k] *= samples.signs[r]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def give_slot(points: Points, kept: KernelRows, counters: I8, t: int) -> int:
     """Give point t a slot: a free one, or that used least recently; the caller fills it."""
     slot = int(points.slots[t])
@@ -181,7 +182,7 @@ def give_slot(points: Points, kept: KernelRows, counters: I8, t: int) -> int:
     return slot
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def complete(points: Points, kept: KernelRows, n_points: int, v: int) -> bool:
     """Complete the kernel row of point v; False if it has to be computed."""
     slot = points.slots[v]
@@ -196,14 +197,14 @@ def complete(points: Points, kept: KernelRows, n_points: int, v: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def complete_all(points: Points, kept: KernelRows, n_points: int, slots: I4) -> None:
     """Complete all kernel rows, and list their slots; -1 of those that have to be computed."""
     for v in range(n_points):
         slots[v] = points.slots[v] if complete(points, kept, n_points, v) else -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def next_farthest(points: Points, samples: Samples, counters: I8, size: int, out: I8) -> int:
     """List rows whose kernel values with the block are likely to be needed next.
 
@@ -244,7 +245,7 @@ def next_farthest(points: Points, samples: Samples, counters: I8, size: int, out
     return found
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _join(
     points: Points, kept: KernelRows, samples: Samples, counters: I8, r: int, product: float
 ) -> int:
@@ -271,7 +272,7 @@ def _join(
     return p
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def _step(
     points: Points, kept: KernelRows, n_points: int, v: int, energy: float, leaves: bool
 ) -> None:
@@ -296,7 +297,7 @@ def _step(
     a[v] = 0.0 if dropped else a[v] + moved
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run(
     points: Points,
     kept: KernelRows,

@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +43,7 @@ OBJECTIVE, GAP, DUALITY_GAP, THRESHOLD = 0, 1, 2, 3
 FOUND = 5
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def begin(bounds: tuple[F8, F8], spans: I8, box: F8) -> None:
     """Set the boxes of C-SVC for each pair, −1 for its first class and +1 for the second.
 
@@ -67,7 +68,7 @@ def begin(bounds: tuple[F8, F8], spans: I8, box: F8) -> None:
             box[p, UPPER, first + t] = bounds[1][spans[p, 2] + t]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fill(alpha: F8, end: F8, total: float) -> None:
     """Take the first variables from 0 to their end, until these add up to a total."""
     left = total
@@ -80,7 +81,7 @@ def _fill(alpha: F8, end: F8, total: float) -> None:
         left -= room
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def begin_nu(bounds: tuple[F8, F8], spans: I8, nu: float, box: F8, alpha: F8) -> None:
     """Set the boxes of ν-SVC for each pair, and a point that adds up to what it must.
 
@@ -109,7 +110,7 @@ def begin_nu(bounds: tuple[F8, F8], spans: I8, nu: float, box: F8, alpha: F8) ->
         _fill(alpha[p, first:m], box[p, UPPER, first:m], each)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _kernel_values(grams: Grams, span: Span, rows: I8) -> F8:
     """Copy the kernel values among some rows of a pair, in ascending order."""
     first, cross, second = grams
@@ -130,7 +131,7 @@ def _kernel_values(grams: Grams, span: Span, rows: I8) -> F8:
     return values
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _extremes(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[int, int]:
     """Find (argmax_up g, argmin_low g), the first of equals; −1 where the set is empty."""
     i = j = -1
@@ -142,7 +143,7 @@ def _extremes(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[int, int]:
     return i, j
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _stands_in(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[float, float]:
     """Compute the gap and the threshold of a group."""
     i, j = _extremes(alpha, gradient, lower, upper)
@@ -160,7 +161,7 @@ def _stands_in(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[float, fl
     return max(gradient[i] - gradient[j], 0.0) if i >= 0 and j >= 0 else 0.0, threshold
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _stands(
     alpha: F8, gradient: F8, lower: F8, upper: F8, split: int
 ) -> tuple[float, float, float]:
@@ -175,7 +176,7 @@ def _stands(
     return max(gap, other), threshold, second
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _worst(alpha: F8, gradient: F8, lower: F8, upper: F8, split: int) -> tuple[int, int]:
     """Find the extremes of the group where they are farther apart."""
     i, j = _extremes(alpha[:split], gradient[:split], lower[:split], upper[:split])
@@ -188,7 +189,7 @@ def _worst(alpha: F8, gradient: F8, lower: F8, upper: F8, split: int) -> tuple[i
     return i, j
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _renew(grams: Grams, span: Span, linear: F8, alpha: F8, gradient: F8) -> None:
     """Compute the gradient from alpha."""
     first, cross, second = grams
@@ -202,7 +203,7 @@ def _renew(grams: Grams, span: Span, linear: F8, alpha: F8, gradient: F8) -> Non
     _subtract_rows(second[c:d, c:d], alpha[m:], gradient[m:])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _subtract_rows(gram: F8, alpha: F8, gradient: F8) -> None:
     """Subtract ``gramᵀ alpha``: four rows at once, so that the gradient is read once for them."""
     rows = np.flatnonzero(alpha)
@@ -218,7 +219,7 @@ def _subtract_rows(gram: F8, alpha: F8, gradient: F8) -> None:
             gradient[t] -= factor * row[t]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _subtract_columns(gram: F8, alpha: F8, gradient: F8) -> None:
     """Subtract ``gram alpha`` row by row, as columns are far apart in memory."""
     columns = np.flatnonzero(alpha)
@@ -235,7 +236,7 @@ def _subtract_columns(gram: F8, alpha: F8, gradient: F8) -> None:
         gradient[t] -= (s0 + s1) + (s2 + s3)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _renew_among(gram: F8, linear: F8, alpha: F8, gradient: F8) -> None:
     """Compute the gradient from alpha, with all kernel values at hand."""
     for t in range(alpha.shape[0]):
@@ -246,7 +247,7 @@ def _renew_among(gram: F8, linear: F8, alpha: F8, gradient: F8) -> None:
                 gradient[t] -= alpha[s] * gram[s, t]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _solve(system: F8, right: F8) -> bool:
     """Solve a system (n, n) in place by elimination with pivots; False where it is singular."""
     n, one = np.uint64(right.shape[0]), np.uint64(1)
@@ -276,7 +277,7 @@ def _solve(system: F8, right: F8) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _newton(gram: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, free: I8, split: int) -> bool:
     """Go to where the gradients of a group's free variables agree, or to where the box ends.
 
@@ -318,7 +319,7 @@ def _newton(gram: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, free: I8, s
     return moved
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _polish(
     gram: F8, linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int
 ) -> None:
@@ -358,7 +359,7 @@ def _polish(
         alpha[t] = kept[t]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _polish_near(
     grams: Grams,
     span: Span,
@@ -402,7 +403,7 @@ def _polish_near(
             alpha[t], gradient[t] = better[t], renewed[t]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int, found: F8) -> None:
     """Set what `certify` tells of a point."""
     found[GAP], first, second = _stands(alpha, gradient, lower, upper, split)
@@ -421,7 +422,7 @@ def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int,
     found[THRESHOLD], found[THRESHOLD + 1] = first, second
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def renew(
     grams: Grams, spans: I8, box: F8, alpha: F8, gradient: F8, reached: NDArray[np.bool_]
 ) -> None:
@@ -443,7 +444,7 @@ def renew(
             _renew(grams, span, box[p, LINEAR, :m], alpha[p, :m], gradient[p, :m])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def polish(
     grams: Grams,
     spans: I8,
@@ -476,7 +477,7 @@ def polish(
             )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def certify(
     spans: I8,
     box: F8,
@@ -509,7 +510,7 @@ def certify(
             reached[p] = np.isfinite(found[p, OBJECTIVE]) and found[p, GAP] <= tol
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _parts_of(spans: I8, p: int, n_groups: int) -> tuple[Span, int, int]:
     """Return the span of a pair, its number of rows, and where its second group begins."""
     span = (spans[p, 0], spans[p, 1], spans[p, 2], spans[p, 3])

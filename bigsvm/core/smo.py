@@ -37,8 +37,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.extending import intrinsic
+
+from bigsvm.compilation import compiled, inlined, inner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,7 +204,7 @@ def _prefetch(
     return types.void(rows, k), generate
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _fetch_ahead(rows: F4, slot: np.uint64, start: np.uint64) -> None:
     """Prefetch what the block `AHEAD` of the one at `start` reads of a kernel row."""
     width, ahead = np.uint64(rows.shape[1]), start + np.uint64(AHEAD)
@@ -212,45 +214,45 @@ def _fetch_ahead(rows: F4, slot: np.uint64, start: np.uint64) -> None:
             _prefetch(rows, k)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _bits(value: F) -> np.int32:
     """Read a float32 as an integer, which grows with it from 0 on."""
     return np.float32(value).view(np.int32)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _key(value: F) -> np.int32:
     """Order all float32 values by an integer that grows with the value."""
     bits = _bits(value)
     return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _column(s: PairState, v: int) -> int:
     """Which row of the working set variable v belongs to."""
     return v - s.layout[0] if v >= s.layout[0] else v
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _group(s: PairState, v: int) -> int:
     return int((v >= s.layout[0]) & (s.layout[1] > 1))
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _before(s: PairState, start: np.uint64) -> np.uint64:
     """How many variables there are before the segment of the one at `start`."""
     segment = np.uint64(s.layout[0])
     return segment if start >= segment else np.uint64(0)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _blocks_of(s: PairState, group: int) -> tuple[int, int]:
     """First block of a group's variables, and the one after its last."""
     blocks = s.up_best.shape[0] >> (s.layout[1] - 1)  # half of them where there are two groups
     return group * blocks, (group + 1) * blocks
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _reduce_block(s: PairState, b: int) -> None:
     """Recompute the extreme keys of block b."""
     up, low = s.up, s.low
@@ -261,7 +263,7 @@ def _reduce_block(s: PairState, b: int) -> None:
     s.up_best[b], s.low_best[b] = best, least
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _place(s: PairState, v: int) -> None:
     """Rewrite the search copies of one variable from its float64 state."""
     g = np.float32(s.gradient[v] - s.centre[_group(s, v)])
@@ -271,7 +273,7 @@ def _place(s: PairState, v: int) -> None:
     s.room_down[v] = np.float32(s.alpha[v] - s.lower[v])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _exact_extremes_of(s: PairState, group: int) -> tuple[int, int]:
     i = j = -1
     first, stop = _blocks_of(s, group)
@@ -283,7 +285,7 @@ def _exact_extremes_of(s: PairState, group: int) -> tuple[int, int]:
     return i, j
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def exact_extremes(s: PairState) -> tuple[int, int]:
     """Find (argmax_up g, argmin_low g) by a float64 scan; −1 where the set is empty.
 
@@ -299,7 +301,7 @@ def exact_extremes(s: PairState) -> tuple[int, int]:
     return i, j
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def refresh(s: PairState) -> None:
     """Rebuild everything that is derived from alpha, gradient and the bounds."""
     for group in range(s.layout[1]):
@@ -311,7 +313,7 @@ def refresh(s: PairState) -> None:
         _reduce_block(s, b)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _extremes_of(s: PairState, group: int) -> tuple[int, int]:
     best, least = LOWEST, HIGHEST
     first, stop = _blocks_of(s, group)
@@ -330,7 +332,7 @@ def _extremes_of(s: PairState, group: int) -> tuple[int, int]:
     return i if s.up[i] > -NOBODY else -1, j if s.low[j] < NOBODY else -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _extremes(s: PairState) -> tuple[int, int]:
     """Find (argmax_up g, argmin_low g) by the search copies, the first of equals; −1 if none."""
     i, j, widest = -1, -1, -HUGE
@@ -343,7 +345,7 @@ def _extremes(s: PairState) -> tuple[int, int]:
     return i, j
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def violations(s: PairState, score: F4, quiet: NDArray[np.bool_]) -> None:
     """Tell which rows violate, and which are quiet, by the search copies.
 
@@ -368,7 +370,7 @@ def violations(s: PairState, score: F4, quiet: NDArray[np.bool_]) -> None:
             score[row] = max(score[row], worst)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def settle(s: PairState, settled: NDArray[np.bool_]) -> None:
     """Tell which rows may be left out, (m,): all their variables are pushed against a bound.
 
@@ -391,7 +393,7 @@ def settle(s: PairState, settled: NDArray[np.bool_]) -> None:
             settled[row] &= not (falls & (s.gradient[t] < most))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
     """Find j of largest (g_i − g_j)² / η, the first of equals; −1 if there is none."""
     low, curvature, row = s.low, s.curvature, np.uint64(slot)
@@ -417,7 +419,7 @@ def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
     return int(j) if most > 0 else -1
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@inlined
 def _gain(end: tuple[F, F, F, F], other: tuple[F, F, F, F, F], k_vt: F) -> F:
     """Compute the clipped gain μ(d − ½ημ) of v and t; 0 where neither way gains."""
     g, rise_v, fall_v, k_vv = end
@@ -430,7 +432,7 @@ def _gain(end: tuple[F, F, F, F], other: tuple[F, F, F, F, F], k_vt: F) -> F:
     return mu * (d - half * eta * mu)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _gain_partner(s: PairState, rows: F4, slots: I4) -> tuple[int, int]:
     """Find (v of the last pair, t) of largest gain, the first of equals; t = v where none gains."""
     up, low, rise, fall, curvature = s.up, s.low, s.room_up, s.room_down, s.curvature
@@ -464,7 +466,7 @@ def _gain_partner(s: PairState, rows: F4, slots: I4) -> tuple[int, int]:
     return v, int(j) if most > 0 else v
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move_gradient(s: PairState, rows: F4, slots: I4, i: int, j: int, step: float) -> None:
     """Do ``g −= μ (Q_i − Q_j)`` in the state and in both copies, and reduce these again."""
     gradient, up, low, up_best, low_best = s.gradient, s.up, s.low, s.up_best, s.low_best
@@ -491,7 +493,7 @@ def _move_gradient(s: PairState, rows: F4, slots: I4, i: int, j: int, step: floa
     _reduce_block(s, j // BLOCK)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _move_pair(s: PairState, i: int, j: int, k_ij: F) -> float:
     """Move the optimal μ from j to i within the box; 0 where float64 cannot move any more."""
     eta = max(s.diagonal[i] + s.diagonal[j] - 2.0 * k_ij, TINY_CURVATURE)
@@ -509,14 +511,14 @@ def _move_pair(s: PairState, i: int, j: int, k_ij: F) -> float:
     return mu if (s.alpha[i] != before_i) | (s.alpha[j] != before_j) else 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _off_bounds(s: PairState, v: int) -> bool:
     width = s.upper[v] - s.lower[v]
     margin = BOUND_MARGIN * width if width < np.inf else 0.0
     return bool((s.alpha[v] > s.lower[v] + margin) & (s.alpha[v] < s.upper[v] - margin))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _chooses_by_gain(s: PairState, rule: int, i: int) -> bool:
     """Whether there is a last pair, and for HMG, whether it is out of the corners of the box.
 
@@ -527,14 +529,14 @@ def _chooses_by_gain(s: PairState, rule: int, i: int) -> bool:
     return bool((a >= 0) & same & ((rule == GAIN) | _off_bounds(s, a) | _off_bounds(s, b)))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _may_step(s: PairState, i: int, j: int) -> bool:
     """Whether moving from j to i is possible and gains, by the float64 state."""
     inside = (s.alpha[i] < s.upper[i]) & (s.alpha[j] > s.lower[j])
     return bool(inside & (s.gradient[i] > s.gradient[j]))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _keep_rows(s: PairState, slots: I4, used: I8, i: int, j: int) -> None:
     """Stamp the rows that this step needs: fetching one must not evict another of them."""
     s.counters[1] += 1
@@ -543,7 +545,7 @@ def _keep_rows(s: PairState, slots: I4, used: I8, i: int, j: int) -> None:
             used[slots[_column(s, v)]] = s.counters[1]
 
 
-def _compiled(rule: int) -> Callable[..., tuple[int, int]]:
+def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
     """Make the loop of one rule: a first run compiles 2.1 s instead of 3.8 s for all of them."""
 
     def advance(
@@ -595,11 +597,11 @@ def _compiled(rule: int) -> Callable[..., tuple[int, int]]:
                 if s.counters[0] >= stop_at:
                     return STEPS_SPENT, -1
 
-    compiled: Callable[..., tuple[int, int]] = njit(cache=True, nogil=True)(advance)
-    return compiled
+    loop: Callable[..., tuple[int, int]] = compiled(advance)
+    return loop
 
 
-_ADVANCE = tuple(_compiled(rule) for rule in (MVP, SECOND_ORDER, HMG, GAIN))
+_ADVANCE = tuple(_loop_of(rule) for rule in (MVP, SECOND_ORDER, HMG, GAIN))
 _second_order = _ADVANCE[SECOND_ORDER]
 
 
@@ -636,7 +638,7 @@ def run(
 # -- many small problems -----------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _kernel_row(grams: tuple[F8, F8, F8], span: tuple[int, int, int, int], t: int, out: F4) -> None:
     """Copy the kernel values of row t of a pair with all of its rows."""
     first, cross, second = grams
@@ -650,7 +652,7 @@ def _kernel_row(grams: tuple[F8, F8, F8], span: tuple[int, int, int, int], t: in
         out[s] = 0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _laid_out(
     grams: tuple[F8, F8, F8],
     span: tuple[int, int, int, int],
@@ -692,7 +694,7 @@ def _laid_out(
     return state
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run_each(
     grams: tuple[F8, F8, F8],
     spans: I8,

@@ -19,11 +19,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.extending import intrinsic
+
+from bigsvm.compilation import compiled, inlined, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,7 +110,7 @@ _LOWER_HALF = np.uint64(0x00000000FFFFFFFF)
 # Unsigned, as Numba makes floats of an unsigned and a signed integer.
 _3, _8, _10, _16, _32, _64, _100, _10000 = map(np.uint64, (3, 8, 10, 16, 32, 64, 100, 10000))
 
-if numba.config.DISABLE_JIT:
+if config.DISABLE_JIT:
 
     def _trailing_zeros(word: Untyped) -> Untyped:
         return np.uint64((int(word) & -int(word)).bit_length() - 1)
@@ -128,19 +129,19 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
         return types.uint64(types.uint64), generate
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _byte(text: NDArray[np.uint8], at: Untyped) -> Untyped:
     # At an unsigned place: Numba looks whether a signed one is negative.
     return np.int64(text[np.uint64(at)])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _is_space(c: int) -> bool:
     """Whether `c` separates tokens inside a line: tab, vertical tab, form feed, return, space."""
     return c == _SPACE or (c >= _TAB and c <= _RETURN and c != _NEWLINE)
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _two_product(a: float, b: float) -> tuple[float, float]:
     """Return ``a * b``, rounded, and its exact error."""
     p = a * b
@@ -153,7 +154,7 @@ def _two_product(a: float, b: float) -> tuple[float, float]:
     return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scale_by_ten(mantissa: int, exponent: int) -> tuple[float, bool]:
     """``mantissa * 10**exponent``, and whether it is certain to be correctly rounded.
 
@@ -188,7 +189,7 @@ def scale_by_ten(mantissa: int, exponent: int) -> tuple[float, bool]:
     return rounded, rounded == result + (error + bound)
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _eight(text: NDArray[np.uint8], at: int) -> np.uint64:
     """Eight bytes of `text`, the first one lowest."""
     i = np.uint64(at)
@@ -198,7 +199,7 @@ def _eight(text: NDArray[np.uint8], at: int) -> np.uint64:
     return word
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _leading_digits(word: np.uint64) -> tuple[np.int64, np.int64]:
     """Count the digits at the beginning of eight bytes, and read them as a whole number.
 
@@ -220,7 +221,7 @@ def _leading_digits(word: np.uint64) -> tuple[np.int64, np.int64]:
     return np.int64(n), np.int64(digits)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _digits(text: NDArray[np.uint8], at: int, mantissa: Untyped) -> tuple[Untyped, Untyped]:
     """Append the digits at `at` to a mantissa: the longer mantissa, and the place after them.
 
@@ -240,7 +241,7 @@ def _digits(text: NDArray[np.uint8], at: int, mantissa: Untyped) -> tuple[Untype
         at += 1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _number(text: NDArray[np.uint8], at: int) -> tuple[float, int, int]:
     """Read a decimal at `at`: value, position after it, and 1 exact, 0 to fix up, -1 bad.
 
@@ -300,7 +301,7 @@ def _number(text: NDArray[np.uint8], at: int) -> tuple[float, int, int]:
     return value, at, 1 if exact else 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count(text: NDArray[np.uint8]) -> tuple[int, int]:
     """Newlines and colons of `text`: bounds for the rows and entries `parse` can find in it."""
     newlines = 0
@@ -311,7 +312,7 @@ def count(text: NDArray[np.uint8]) -> tuple[int, int]:
     return newlines, colons
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _skip_comment(text: NDArray[np.uint8], at: int) -> tuple[int, bool]:
     """Position of the newline that ends the comment at `at`; False if there is a NUL before it."""
     while _byte(text, at) != _NEWLINE:
@@ -321,7 +322,7 @@ def _skip_comment(text: NDArray[np.uint8], at: int) -> tuple[int, bool]:
     return at, True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def parse(
     text: NDArray[np.uint8],
     labels: NDArray[np.float64],

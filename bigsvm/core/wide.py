@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compilation import compiled, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _slot(column: int, columns: Integers, table: NDArray[np.int32], shift: int) -> int:
     """Place of a column in `table`, or the free place for it (linear probing, Knuth)."""
     mask = table.shape[0] - 1
@@ -29,7 +30,7 @@ def _slot(column: int, columns: Integers, table: NDArray[np.int32], shift: int) 
     return int(at)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_table(columns: Integers, n: int, table: NDArray[np.int32], shift: int) -> None:
     """Enter n columns into a table of zeros as their place plus 1.
 
@@ -39,7 +40,7 @@ def fill_table(columns: Integers, n: int, table: NDArray[np.int32], shift: int) 
         table[_slot(columns[i], columns, table, shift)] = i + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_moments(
     indices: Integers,
     values: Floats,
@@ -78,7 +79,7 @@ def add_moments(
     return n
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_zeros(
     counts: NDArray[np.int64],
     means: NDArray[np.float64],
@@ -104,7 +105,7 @@ def add_zeros(
         deviations[i] /= n_rows
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_columns(
     indices: Integers,
     columns: Integers,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inner_functions import called
 from scipy.optimize import LinearConstraint, minimize
 from smo_problems import (
     JIT,
@@ -96,9 +97,9 @@ def test_a_step_is_the_clipped_optimum(seed):
     state = start(problem, alpha)
     i, j = naive.mvp_pair(K, linear - K @ alpha, alpha, lower, upper)
     rows, slots, _ = all_rows(problem, state)
-    mu = smo._move_pair(state, i, j, rows[i, j])
+    mu = called(smo._move_pair)(state, i, j, rows[i, j])
     assert mu > 0
-    smo._move_gradient(state, rows, slots, i, j, mu)
+    called(smo._move_gradient)(state, rows, slots, i, j, mu)
     gain = naive.objective(K, linear, state.alpha[:12]) - naive.objective(K, linear, alpha)
     expected = naive.pair_gain(K, linear - K @ alpha, alpha, lower, upper, i, j)
     assert gain == pytest.approx(expected, rel=1e-6)

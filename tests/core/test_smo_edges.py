@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inner_functions import called
 from smo_problems import (
     JIT,
     RULES,
@@ -169,7 +170,7 @@ def stale(problem, alpha, i, t, gap):
     state = start(problem, alpha)
     state.gradient[t] = state.gradient[i] + gap
     state.low[t] = state.up[i] - np.float32(1e-3)
-    smo._reduce_block(state, t // smo.BLOCK)
+    called(smo._reduce_block)(state, t // smo.BLOCK)
     return state
 
 
@@ -190,10 +191,10 @@ def test_candidates_that_the_float64_gradient_denies_do_not_leave_the_box(rule):
     state.pair[:] = 0, 3
     rows, slots, used = all_rows(problem, state)
     if rule == smo.SECOND_ORDER:
-        assert smo._second_order_partner(state, rows, slots[0], 0) == 1
+        assert called(smo._second_order_partner)(state, rows, slots[0], 0) == 1
     else:
-        assert smo._gain_partner(state, rows, slots) != (1, 0)
-    assert not smo._may_step(state, 0, 1)
+        assert called(smo._gain_partner)(state, rows, slots) != (1, 0)
+    assert not called(smo._may_step)(state, 0, 1)
     status, _ = smo.run(state, rows, slots, used, rule, 1e-3, STEPS)
     assert status == smo.CONVERGED
     assert_in_box(problem, state)

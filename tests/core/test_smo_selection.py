@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inner_functions import called
 from smo_problems import (
     JIT,
     STEPS,
@@ -33,7 +34,7 @@ def test_extremes_are_mvp(n, seed):
     g = problem[1] - problem[0] @ alpha
     pair = naive.mvp_pair(problem[0], g, alpha, *problem[2:])
     assert smo.exact_extremes(state) == pair
-    assert smo._extremes(state) == pair
+    assert called(smo._extremes)(state) == pair
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -46,7 +47,7 @@ def test_partner_is_second_order(n, seed):
     g = linear - K @ alpha
     i, j = naive.second_order_pair(K, g, alpha, lower, upper)
     rows, slots, _ = all_rows(problem, state)
-    assert smo._second_order_partner(state, rows, slots[i], i) == j
+    assert called(smo._second_order_partner)(state, rows, slots[i], i) == j
     assert run(problem, state, smo.SECOND_ORDER, tol=0.0, max_steps=1)[0] == smo.STEPS_SPENT
     assert tuple(state.pair) == (i, j)
 
@@ -93,8 +94,8 @@ def test_hmg_takes_mvp_within_the_margin_of_a_bound_only():
         alpha[a], alpha[b] = distance, -distance
         state = start(problem, alpha)
         state.pair[:] = a, b
-        assert smo._chooses_by_gain(state, smo.HMG, a) == by_gain
-        assert smo._chooses_by_gain(state, smo.GAIN, a)
+        assert called(smo._chooses_by_gain)(state, smo.HMG, a) == by_gain
+        assert called(smo._chooses_by_gain)(state, smo.GAIN, a)
 
 
 def test_hmg_asks_for_the_last_pair_first():
@@ -116,12 +117,12 @@ def test_first_of_equals_is_taken():
     problem = K, np.array([1.0, 1, 1, -1, -1, -1]), np.array([0.0] * 3 + [-1] * 3), np.ones(6)
     problem[3][3:] = 0
     state = start(problem)
-    assert smo._extremes(state) == (0, 3)
+    assert called(smo._extremes)(state) == (0, 3)
     rows, slots, _ = all_rows(problem, state)
-    assert smo._second_order_partner(state, rows, slots[0], 0) == 3
+    assert called(smo._second_order_partner)(state, rows, slots[0], 0) == 3
     for pair, chosen in (((1, 4), (1, 3)), ((4, 1), (4, 0))):
         state.pair[:] = pair
-        assert smo._gain_partner(state, rows, slots) == chosen
+        assert called(smo._gain_partner)(state, rows, slots) == chosen
 
 
 def test_first_of_equals_is_taken_from_the_first_block():
@@ -130,10 +131,10 @@ def test_first_of_equals_is_taken_from_the_first_block():
     problem = np.eye(n), y, np.minimum(y, 0), np.maximum(y, 0)
     state = start(problem)
     rows, slots, _ = all_rows(problem, state)
-    assert smo._extremes(state) == (0, 1)
-    assert smo._second_order_partner(state, rows, slots[n - 2], n - 2) == 1
+    assert called(smo._extremes)(state) == (0, 1)
+    assert called(smo._second_order_partner)(state, rows, slots[n - 2], n - 2) == 1
     state.pair[:] = n - 2, n - 1
-    assert smo._gain_partner(state, rows, slots) == (n - 2, 1)
+    assert called(smo._gain_partner)(state, rows, slots) == (n - 2, 1)
 
 
 @pytest.mark.parametrize("n", [1, 7, 8])
@@ -143,13 +144,13 @@ def test_padding_is_never_selected(n):
         problem = classifier(max(n, 2), 3)
         problem = problem[0], problem[1] + shift, *problem[2:]
         state = start(problem)
-        i, j = smo._extremes(state)
+        i, j = called(smo._extremes)(state)
         assert 0 <= i < len(problem[0])
         assert 0 <= j < len(problem[0])
         rows, slots, _ = all_rows(problem, state)
-        assert smo._second_order_partner(state, rows, slots[i], i) < len(problem[0])
+        assert called(smo._second_order_partner)(state, rows, slots[i], i) < len(problem[0])
         state.pair[:] = i, j
-        assert smo._gain_partner(state, rows, slots)[1] < len(problem[0])
+        assert called(smo._gain_partner)(state, rows, slots)[1] < len(problem[0])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -161,21 +162,21 @@ def test_selection_over_many_blocks(seed):
     alpha = feasible(problem, seed)
     state = start(problem, alpha)
     g = linear - K @ alpha
-    assert smo._extremes(state) == naive.mvp_pair(K, g, alpha, lower, upper)
+    assert called(smo._extremes)(state) == naive.mvp_pair(K, g, alpha, lower, upper)
     rows, slots, _ = all_rows(problem, state)
     i, j = naive.second_order_pair(K, g, alpha, lower, upper)
-    assert smo._second_order_partner(state, rows, slots[i], i) == j
+    assert called(smo._second_order_partner)(state, rows, slots[i], i) == j
     last = np.random.default_rng(seed).choice(n, 2, replace=False)
     state.pair[:] = last
     best = naive.gain_pair(K, g, alpha, lower, upper, last)
-    assert set(smo._gain_partner(state, rows, slots)) == set(best)
+    assert set(called(smo._gain_partner)(state, rows, slots)) == set(best)
 
 
 def test_selection_without_a_candidate():
     K = np.eye(3)
     full = K, np.ones(3), np.zeros(3), np.ones(3)
-    assert smo._extremes(start(full, np.ones(3))) == (-1, 0)
-    assert smo._extremes(start(full, np.zeros(3))) == (0, -1)
+    assert called(smo._extremes)(start(full, np.ones(3))) == (-1, 0)
+    assert called(smo._extremes)(start(full, np.zeros(3))) == (0, -1)
     assert smo.exact_extremes(start(full, np.ones(3)))[0] == -1
     assert smo.exact_extremes(start(full, np.zeros(3)))[1] == -1
 
