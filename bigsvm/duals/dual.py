@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.abilities import Climbs, Leaps, Searched, Settles, StepsTogether
+    from bigsvm.duals.box_problem import Optimality
     from bigsvm.duals.picking import Scores, Wanted
     from bigsvm.duals.problem import Problem
 
@@ -168,6 +169,10 @@ class Dual(ABC, Generic[StandingT]):
     @property
     def functions(self) -> Sequence[Dual[Any]]:
         """The duals of its functions, if these share nothing but the kernel."""
+        return ()
+
+    def standings(self, standing: StandingT) -> tuple[Optimality, ...]:
+        """Return the standing of each of `functions`, from that of all."""
         return ()
 
     @abstractmethod

@@ -178,7 +178,7 @@ class FunctionSteps(Steps):
         for c, function in enumerate(self._functions):
             origin_alpha = origin[0][:, c]
             leap = function.leap((origin_alpha, origin[1][:, c]), factor, tol=tol, look=look)
-            target, change = leap or (function.alpha[None, :], function.alpha - origin_alpha)
+            target, change = leap or function.stay(origin_alpha)
             targets.append(target)
             changes.append(change)
         return Leap(np.stack(targets), np.stack(changes, axis=1))

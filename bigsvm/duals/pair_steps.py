@@ -204,6 +204,11 @@ class PairSteps(Steps):
         )  # fmt: skip
         return None if target is None else Leap(target, (target - alpha).sum(axis=0))
 
+    def stay(self, origin_alpha: F8) -> Leap:
+        """Return the leap that leads to where this is."""
+        target = np.stack(self._formulation.split(self.alpha, self._rows))
+        return Leap(target, self._formulation.per_output(self.alpha - origin_alpha))
+
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
         """Go to the target, unless rounding has made its objective smaller."""
         state, (origin_alpha, origin_gradient) = self.state, self._segments_of(origin)

@@ -157,7 +157,22 @@ class Problem(ABC):
         """Return the same problem with other weights of the rows."""
         return replace(self, sample_weight=sample_weight)
 
-    def weights(self, rows: Selection) -> F8:
+    def summed(self, rows: I4 | I8, starts: I8) -> Self:
+        """Return the problem of variables that each stand for some equal rows.
+
+        Parameters
+        ----------
+        rows : (m,) integers
+            Rows of the first variable, then of the second, …
+        starts : (n + 1,) int64
+            Where the rows of each variable begin, and where the last ones end.
+        """
+        first = self.take(rows[starts[:-1]])
+        if len(starts) - 1 == len(rows):
+            return first
+        return first.weighted(np.add.reduceat(self.weights(rows), starts[:-1]))
+
+    def weights(self, rows: Selection | I4) -> F8:
         """Weights of `rows`, (m,)."""
         if self.sample_weight is None:
             return np.ones(len(self.per_row[rows]))

@@ -279,11 +279,15 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         model = train_model(source, labels, weights, self._parameters(), watched, start=start)
         if not hooks.interrupted():
             model = tasks.explained(model)
+        self._take(model, source, history)
+        task.call_on_fit_task_end(**told, reconstruction_attributes={})
+        return self
+
+    def _take(self, model: KernelExpansion, source: RowSource, history: History) -> None:
+        """Show a model that was trained on rows that `_training_data` has prepared."""
         self._keep_names(source.feature_names)
         self._adopt(model)
         self.history_ = history.arrays()
-        task.call_on_fit_task_end(**told, reconstruction_attributes={})
-        return self
 
     # -- in between ------------------------------------------------------------------------------
 

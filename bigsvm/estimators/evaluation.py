@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigsvm.budget import parse_bytes
+from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.containers import is_lazy, is_streamed, is_zarr_array, names_of_columns
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, to_input_order
@@ -24,6 +26,8 @@ from bigsvm.models.widened import widened
 from bigsvm.processors import count_threads
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import dask.array as da
     from numpy.typing import NDArray
 
@@ -32,10 +36,39 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 
+DOUBTFUL_VALUE = 1e-4
+"""Share of the largest value of a function below which the sign of a sum in float32 is in doubt."""
+
+
 class EvaluatesRows(SharedArguments):
     """An estimator whose model is evaluated at rows of any container."""
 
     model_: KernelExpansion
+    _known: tuple[RowSource, NDArray[np.float64]] | None = None
+    """Rows with values of the function that are known, while they are scored."""
+
+    @contextmanager
+    def _knowing(self, rows: RowSource, values: NDArray[np.float64] | None) -> Iterator[None]:
+        """Let predictions of `rows` use values of the function that training has left, for a while.
+
+        Parameters
+        ----------
+        rows : RowSource
+            (m, d).
+        values : (m,) float64 or None
+            From float32 kernel values. Those near 0, whose signs are in doubt, are computed again.
+        """
+        if values is not None:
+            largest = float(np.abs(values).max(initial=0.0))
+            scale = max(1.0, largest, abs(float(self.model_.intercept)))
+            near = np.flatnonzero(np.abs(values) <= DOUBTFUL_VALUE * scale)
+            if len(near):
+                values[near] = self._values(ChosenRows(rows, near), "store")
+            self._known = rows, values
+        try:
+            yield
+        finally:
+            self._known = None
 
     def _values(self, X: Any, order: Order) -> NDArray[np.float64] | da.Array:
         """Values of the model's function, (n,), lazy where X is."""
@@ -44,6 +77,8 @@ class EvaluatesRows(SharedArguments):
 
     def _stream(self, X: Any, map_values: Any, dtype: Any, order: Order) -> Any:
         """Map the values of the model's one function, (n,), lazily where X is."""
+        if self._known is not None and X is self._known[0]:
+            return map_values(self._known[1])
         return self._evaluate(
             X,
             lambda model, rows, threads: map_values(model.decision_function(rows, threads=threads)),

@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE_OF_FUNCTIONS
-from bigsvm.core.smo import row_width
-from bigsvm.duals.function_steps import STATE_BYTES
-from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
+from bigsvm.duals.one_vs_rest import OneVsRest
 from bigsvm.errors import ParameterError
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
+from bigsvm.fit.functions import decisions_of, plan_functions, solve_functions
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
-from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.problem import (
     check_classes,
     check_every_class,
@@ -31,17 +28,14 @@ from bigsvm.fit.problem import (
     make_classification,
 )
 from bigsvm.fit.reduction import ModelFunctions, refuse_start
-from bigsvm.fit.variables import Variables, decision_of, make_variables
+from bigsvm.fit.variables import Variables, make_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
-    from bigsvm.duals.formulations import Classification
     from bigsvm.fit.problem import Classes
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion
@@ -89,20 +83,10 @@ class OneVsRestReduction:
 
     def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
         problem = self._problem
-        state_bytes = STATE_BYTES * problem.functions[0].n_segments
         # Labels and weights twice: of rows, and of the variables in the order they are trained in.
         resident = 2 * (problem.label.nbytes + problem.held_bytes)
         resident += 0 if self.held_out is None else self.held_out.nbytes
-        # The states of functions are padded.
-        resident += problem.n_outputs * state_bytes * row_width(1)
-        return hold_and_plan(
-            self._parameters,
-            source,
-            resident_bytes=resident,
-            n_outputs=problem.n_outputs,
-            active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
-            gram_share=GRAM_SHARE_OF_FUNCTIONS,
-        )
+        return plan_functions(self._parameters, source, problem, resident_bytes=resident)
 
     def recorded(self) -> Recorded:
         problem = self._problem
@@ -125,22 +109,11 @@ class OneVsRestReduction:
         )
 
     def run(self, resources: RunResources) -> TrainingResult:
-        trainer, plan, source = resources.trainer, resources.plan, self._variables.source
-        trained = self._variables.formulation
-        duals = tuple(trainer.dual(source, function, plan) for function in trained.functions)
-        dual = OneVsRestDual(trained, duals)
-        return trainer.decompose(source, dual, plan, **resources.control())
+        # The point takes memory that the model needs.
+        return replace(solve_functions(self._variables, resources), point=None)
 
     def functions(self, result: TrainingResult) -> ModelFunctions:
-        decisions = [
-            decision_of(variables, function, of_class)
-            for variables, function, of_class in zip(
-                self._variables_of_classes(),
-                self._problem.functions,
-                self._results_of_classes(result),
-                strict=True,
-            )
-        ]
+        decisions = list(decisions_of(self._variables, self._problem, result))
         certificate, k = result.certificate, len(decisions)
         rows = np.concatenate([decision.support for decision in decisions])
         support, places = np.unique(rows, return_inverse=True)
@@ -168,23 +141,6 @@ class OneVsRestReduction:
             },
         )
         return functions.grouped(label)
-
-    def _variables_of_classes(self) -> Iterator[Variables[Classification]]:
-        """Give each class's problem of the variables that were trained."""
-        source, problem, groups = self._variables
-        return (Variables(source, function, groups) for function in problem.functions)
-
-    def _results_of_classes(self, result: TrainingResult) -> Iterator[TrainingResult]:
-        """Cut a result into those of the classes."""
-        alpha = sp.csc_array(result.alpha)
-        for c in range(len(self.classes)):
-            part = slice(alpha.indptr[c], alpha.indptr[c + 1])
-            yield replace(
-                result,
-                support=result.support[alpha.indices[part]],
-                alpha=alpha.data[part],
-                thresholds=self._problem.thresholds_of(c, result.thresholds),
-            )
 
 
 def make_functions(parameters: TrainingParameters, classes: Classes) -> OneVsRest:

@@ -1,7 +1,4 @@
-"""Reduction: how a way of training makes problems of labelled rows, and functions of their results.
-
-`bigsvm.fit.train.train_by` calls the methods of a `Reduction` in the order in which they are here.
-"""
+"""Reduction: how labelled rows are made to problems, and their results to functions of a model."""
 
 from __future__ import annotations
 
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.checkpoint import Checkpoint
     from bigsvm.training.events import Hooks
+    from bigsvm.training.result import Certificate
 
     MakeReduction: TypeAlias = Callable[
         [
@@ -42,7 +40,17 @@ if TYPE_CHECKING:
         "Reduction[Any]",
     ]
 
-Result = TypeVar("Result")
+
+class Certified(Protocol):
+    """Result of a run."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the run has proved, and what it cost."""
+
+
+Result = TypeVar("Result", bound=Certified)
+Result_co = TypeVar("Result_co", bound=Certified, covariant=True)
 
 
 class RunResources(NamedTuple):
@@ -108,7 +116,34 @@ class ModelFunctions(NamedTuple):
         return self._replace(support=self.support[order], coefficients=self.coefficients[order])
 
 
-class Reduction(Protocol[Result]):
+class Problems(Protocol[Result_co]):
+    """Problems of the rows of one source that one run solves.
+
+    `bigsvm.fit.train.run_problems` calls the methods in the order in which they are here.
+    """
+
+    @property
+    def offset(self) -> float:
+        """What is added to every kernel value."""
+
+    @property
+    def sample_weight(self) -> F8 | None:
+        """Weights of the rows that gamma is computed from."""
+
+    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
+        """Divide the memory; return the rows, held in memory where they fit, and the plan."""
+
+    def recorded(self) -> Recorded:
+        """Describe the problems for the fingerprint."""
+
+    def arrange(self, source: RowSource) -> None:
+        """Choose the order of training, and the point it starts from."""
+
+    def run(self, resources: RunResources) -> Result_co:
+        """Solve the problems."""
+
+
+class Reduction(Problems[Result], Protocol[Result]):
     """The problems that labelled rows are reduced to, and the way back to a model."""
 
     @property
@@ -128,28 +163,8 @@ class Reduction(Protocol[Result]):
         """How classes are told from several functions, as `KernelExpansion.rule`."""
 
     @property
-    def offset(self) -> float:
-        """What is added to every kernel value."""
-
-    @property
-    def sample_weight(self) -> F8 | None:
-        """Weights of the rows that gamma is computed from."""
-
-    @property
     def held_out(self) -> HeldOut | None:
         """Rows that are kept for the calibration."""
-
-    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
-        """Divide the memory; return the rows, held in memory where they fit, and the plan."""
-
-    def recorded(self) -> Recorded:
-        """Describe the problems for the fingerprint."""
-
-    def arrange(self, source: RowSource) -> None:
-        """Choose the order of training, and the point it starts from."""
-
-    def run(self, resources: RunResources) -> Result:
-        """Solve the problems."""
 
     def functions(self, result: Result) -> ModelFunctions:
         """Make the functions of the model."""

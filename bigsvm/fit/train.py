@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.data.narrow import narrowed
@@ -17,7 +17,7 @@ from bigsvm.fit.held_out import calibrate
 from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.problem import are_many_classes
-from bigsvm.fit.reduction import RunResources
+from bigsvm.fit.reduction import Result, RunResources
 from bigsvm.fit.single import SingleReduction
 from bigsvm.fit.trainer import Trainer, open_checkpoint
 from bigsvm.kernels import Precomputed
@@ -27,11 +27,16 @@ from bigsvm.parameters.formulations import WITH_CLASSES
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
+    from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
-    from bigsvm.fit.reduction import MakeReduction
+    from bigsvm.data.scaler import Scaler
+    from bigsvm.fit.reduction import MakeReduction, ModelFunctions, Problems
+    from bigsvm.kernels import Kernel
     from bigsvm.parameters import TrainingParameters
 
 
@@ -118,54 +123,111 @@ def train_by(
 
     The arguments are those of `train_model`, checked.
     """
-    # The problems.
     reduction = make_reduction(source, labels, sample_weight, parameters, hooks, start)
     del labels, sample_weight
+    trained = run_problems(reduction, source, parameters, hooks)
+    model = model_of(
+        trained, reduction.functions(trained.result), parameters,
+        name=reduction.name, rule=reduction.rule, classes=reduction.classes,
+        class_weight=reduction.class_weight,
+    )  # fmt: skip
+    if reduction.held_out is None or parameters.calibration is None:
+        return model
+    calibration = calibrate(
+        model, trained.source, reduction.held_out, parameters.calibration,
+        threads=parameters.n_threads, block_bytes=trained.plan.block_bytes, hooks=hooks,
+    )  # fmt: skip
+    return replace(model, calibration=calibration)
+
+
+class Trained(NamedTuple, Generic[Result]):
+    """What a run has led to, and what models of it have in common.
+
+    Attributes
+    ----------
+    result
+        As the problems' `run` returns it.
+    source : RowSource
+    plan : TrainingPlan
+    kernel : Kernel
+    centre : (d,) float64 or None
+    scaler : Scaler or None
+    fingerprint : dict of str to str
+    cluster_costs : dict of str to int
+    """
+
+    result: Result
+    source: RowSource
+    plan: TrainingPlan
+    kernel: Kernel
+    centre: F8 | None
+    scaler: Scaler | None
+    fingerprint: dict[str, str]
+    cluster_costs: dict[str, int]
+
+
+def run_problems(
+    problems: Problems[Result], source: RowSource, parameters: TrainingParameters, hooks: Hooks
+) -> Trained[Result]:
+    """Plan the memory, find the kernel, and solve problems of the rows of `source`."""
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     scaler = source.scaler  # read before the run, so that a damaged one is found before it
     # The memory, the kernel, and what a checkpoint must agree with.
-    source, plan = reduction.plan(source)
+    source, plan = problems.plan(source)
     kernel, centre = find_kernel(
-        parameters, source, reduction.sample_weight, block_bytes=plan.block_bytes, hooks=hooks
+        parameters, source, problems.sample_weight, block_bytes=plan.block_bytes, hooks=hooks
     )
-    fingerprint = fingerprint_of(source, kernel, reduction.recorded())
+    fingerprint = fingerprint_of(source, kernel, problems.recorded())
     # The run; from here on rows have the order they are trained in.
-    reduction.arrange(source)
+    problems.arrange(source)
     with (
-        Trainer(parameters, kernel, centre, offset=reduction.offset, hooks=hooks) as trainer,
+        Trainer(parameters, kernel, centre, offset=problems.offset, hooks=hooks) as trainer,
         open_checkpoint(parameters, fingerprint, hooks) as checkpoint,
     ):
-        result = reduction.run(RunResources(trainer, plan, parameters, hooks, checkpoint))
+        result = problems.run(RunResources(trainer, plan, parameters, hooks, checkpoint))
         if checkpoint is not None:
             ended = result.certificate
             checkpoint.end(ended.stop_reason, converged=ended.converged)
-    # The model.
-    functions = reduction.functions(result)
-    support, is_matrix = functions.support, isinstance(kernel, Precomputed)
-    model = KernelExpansion(
-        kernel=kernel,
+    costs = trainer.cluster_costs()
+    return Trained(result, source, plan, kernel, centre, scaler, fingerprint, costs)
+
+
+def model_of(
+    trained: Trained[Any],
+    functions: ModelFunctions,
+    parameters: TrainingParameters,
+    *,
+    name: str,
+    rule: str | None,
+    classes: list[Any] | None,
+    class_weight: Sequence[float] | None,
+) -> KernelExpansion:
+    """Make the model of functions that a run has led to.
+
+    Parameters
+    ----------
+    name, rule, classes, class_weight
+        As `Reduction` has them.
+    """
+    support, source = functions.support, trained.source
+    is_matrix = isinstance(trained.kernel, Precomputed)
+    return KernelExpansion(
+        kernel=trained.kernel,
         support_vectors=support_rows(source, support) if is_matrix else source.take(support),
         coefficients=functions.coefficients,
         intercept=functions.intercept,
-        centre=centre,
+        centre=trained.centre,
         support=support,
-        classes=reduction.classes,
-        formulation=reduction.name,
-        rule=reduction.rule,
-        scaler=scaler,
+        classes=classes,
+        formulation=name,
+        rule=rule,
+        scaler=trained.scaler,
         bounds=functions.bounds,
         certificate={
             **functions.certificate,
-            "kernel_is_definite": kernel.is_definite,
-            **trainer.cluster_costs(),
+            "kernel_is_definite": trained.kernel.is_definite,
+            **trained.cluster_costs,
         },
-        provenance=provenance_of(parameters, source, reduction.class_weight, fingerprint),
+        provenance=provenance_of(parameters, source, class_weight, trained.fingerprint),
     )
-    if reduction.held_out is None or parameters.calibration is None:
-        return model
-    calibration = calibrate(
-        model, source, reduction.held_out, parameters.calibration,
-        threads=parameters.n_threads, block_bytes=plan.block_bytes, hooks=hooks,
-    )  # fmt: skip
-    return replace(model, calibration=calibration)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bigsvm.kernels import Kernel
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks, Listener
-    from bigsvm.training.result import TrainingResult
+    from bigsvm.training.result import KnownPoint, TrainingResult
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
 
@@ -205,6 +205,7 @@ class Trainer:
         limits: Limits,
         listener: Listener,
         start: NDArray[np.float64] | None = None,
+        point: KnownPoint | None = None,
         watch: Watch | None = None,
     ) -> TrainingResult:
         """Run the outer loop, whatever the family of the problem.
@@ -219,6 +220,8 @@ class Trainer:
             As for `train`.
         start : (n,) or (n, …) float64, optional
             A feasible point to start from.
+        point : KnownPoint, optional
+            The same, with its outputs.
         watch : Watch, optional
             Watch of the search that led there.
         """
@@ -234,8 +237,8 @@ class Trainer:
                 ),
             )
         run = Run(
-            source, dual, self._tiles, plan, start=start, watch=watch, seed=parameters.seed,
-            limits=limits, listener=listener, saver=saver,
+            source, dual, self._tiles, plan, start=start, point=point, watch=watch,
+            seed=parameters.seed, limits=limits, listener=listener, saver=saver,
         )  # fmt: skip
         tol = parameters.ball_tol if parameters.formulation in BALLS else parameters.tol
         cluster = None

@@ -111,7 +111,9 @@ def _dealt(
     """
     first = np.flatnonzero(is_first)
     if np.any(segments[0].ridge):
-        weight = 1.0 / np.broadcast_to(segments[0].ridge, len(variable))
+        ridge = np.broadcast_to(segments[0].ridge, len(variable))
+        # A row without weight has no ridge.
+        weight = np.divide(1.0, ridge, out=np.zeros(len(variable)), where=ridge > 0)
         shared: NDArray[np.float64] = total * weight / np.add.reduceat(weight, first)[variable]
         return shared
     width = sum((box.upper - box.lower for box, _, _ in segments), np.zeros(len(variable)))
@@ -145,12 +147,8 @@ def make_variables(
         kind = np.ascontiguousarray(formulation.per_row)
         groups = equal_rows(source.read(0, source.n_rows), kind, weighted)
     groups = _ordered(groups, np.random.default_rng(ORDER_SEED).permutation(len(groups)))
-    first = groups.first
-    merged = formulation.take(first)
-    if len(groups) < len(weighted):
-        ones = np.ones(len(groups.rows)) if weights is None else weights[groups.rows]
-        merged = merged.weighted(np.add.reduceat(ones, groups.starts[:-1]))
-    return Variables(ChosenRows(source, first, in_random_order=True), merged, groups)
+    merged = formulation.summed(groups.rows, groups.starts)
+    return Variables(ChosenRows(source, groups.first, in_random_order=True), merged, groups)
 
 
 def _ordered(groups: Groups, order: NDArray[np.int64]) -> Groups:

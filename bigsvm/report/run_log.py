@@ -74,7 +74,9 @@ class RunLog:
             if now - self._last.get(type(event), -EVERY) < EVERY:
                 return
             self._last[type(event)] = now
-        self.write(type(event).__name__, event._asdict())
+        record = event._asdict()
+        record.pop("of_functions", None)  # of a thousand classes it would be long
+        self.write(type(event).__name__, record)
 
     def write(self, event: str, record: dict[str, Any]) -> None:
         """Write a line: the time in UTC, the name of an event, and what is known of it."""

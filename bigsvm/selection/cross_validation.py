@@ -14,7 +14,7 @@ from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import FoldFits
-from bigsvm.selection.lines import Line
+from bigsvm.selection.lines import Line, fit_line, trains_together
 from bigsvm.selection.tasks import fit_lines
 from bigsvm.training.events import Hooks
 
@@ -157,10 +157,19 @@ def folds_fitted(
         In the order of the folds.
     """
     numbers = range(len(fits.folds))
+    together = Line([{}], list(numbers))
     if keep_estimators:
-        return [fits.fit({}, number) for number in numbers]
+        kept = []
+        for fit in fit_line(fits, together):
+            if fit.fitted is None:
+                assert fit.error is not None
+                raise fit.error
+            kept.append(fit.fitted)
+        return kept
     fitted: dict[int, Fitted] = {}
     lines = [Line([{}], [number]) for number in numbers]
+    if trains_together(fits, together):
+        lines = [together]
     for fit in fit_lines(fits, lines, name="bigsvm-fold", raises=True):
         assert fit.fitted is not None
         fitted[fit.fold] = fit.fitted._replace(estimator=None)

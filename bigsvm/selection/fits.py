@@ -259,26 +259,57 @@ class FoldFits:
             if start is not None:
                 record.drop_model(start.key)
             return Fitted(key, earlier, None)
-        estimator = clone(self.estimator).set_params(**parameters)
-        estimator.set_params(
-            memory=self.memory, checkpoint=None if record is None else record.run_folder(key)
-        )
-        started = time.perf_counter()
+        estimator, started = self.prepared(parameters, key), time.perf_counter()
         self._train(estimator, number, n_rows, None if start is None else self._model_of(start))
-        fitted = time.perf_counter()
-        scores = self._scores(estimator, self.folds[number].test)
-        scored = time.perf_counter()
-        train_scores = {}
-        if self._with_train_scores:
-            weights = self.folds[number].weights(self.data.weights, self.data.source.n_rows)
-            train_scores = self._scores(estimator, np.flatnonzero(weights))
-        result = FoldFit(
-            scores, train_scores, fitted - started, scored - fitted, dict(estimator.certificate_)
+        seconds = time.perf_counter() - started
+        fitted = self.finished(estimator, key, number, seconds, keeps_model=is_start)
+        if record is not None and start is not None:
+            record.drop_model(start.key)
+        return fitted
+
+    def prepared(self, parameters: Mapping[str, Any], key: str) -> KernelMachine:
+        """Return the estimator of a fit, whose checkpoint is in the record under `key`."""
+        estimator: KernelMachine = clone(self.estimator)
+        estimator.set_params(**parameters).set_params(
+            memory=self.memory,
+            checkpoint=None if self.record is None else self.record.run_folder(key),
         )
-        if record is not None:
-            record.add(key, result, estimator.model_ if is_start else None)
-            if start is not None:
-                record.drop_model(start.key)
+        return estimator
+
+    def finished(
+        self,
+        estimator: KernelMachine,
+        key: str,
+        number: int,
+        seconds: float,
+        *,
+        keeps_model: bool = False,
+        values: F8 | None = None,
+    ) -> Fitted:
+        """Score an estimator of a fold that has been trained, and record the result.
+
+        Parameters
+        ----------
+        key : str
+            Name of the fit in the record.
+        number : int
+            Of the fold, from 0.
+        seconds : float
+            What training took.
+        keeps_model : bool
+            Whether the model is recorded too.
+        values : (n_rows,) float64, optional
+            Values of the function, as `KernelMachine._knowing` takes them; NaN where not known.
+        """
+        fold, started = self.folds[number], time.perf_counter()
+        scores = self._scores(estimator, fold.test, values)
+        scored, train_scores = time.perf_counter() - started, {}
+        if self._with_train_scores:
+            weights = fold.weights(self.data.weights, self.data.source.n_rows)
+            train_scores = self._scores(estimator, np.flatnonzero(weights), values)
+        result = FoldFit(scores, train_scores, seconds, scored, dict(estimator.certificate_))
+        if self.record is not None:
+            self.record.add(key, result, estimator.model_ if keeps_model else None)
         return Fitted(
             key, result, estimator.set_params(memory=self.estimator.memory, checkpoint=None)
         )
@@ -382,10 +413,17 @@ class FoldFits:
         assert self.record is not None
         return self.record.model(fitted.key)
 
-    def _scores(self, estimator: KernelMachine, rows: NDArray[np.int64]) -> dict[str, float]:
+    def _scores(
+        self, estimator: KernelMachine, rows: NDArray[np.int64], values: F8 | None
+    ) -> dict[str, float]:
         truth = self.data.truth
         assert truth is not None
-        scores = self._scorer(estimator, ChosenRows(self.data.source, rows), truth[rows])
+        chosen = ChosenRows(self.data.source, rows)
+        of_rows = None if values is None else values[rows]
+        if of_rows is not None and np.isnan(of_rows).any():
+            of_rows = None
+        with estimator._knowing(chosen, of_rows):
+            scores = self._scorer(estimator, chosen, truth[rows])
         named = scores if isinstance(scores, dict) else {SCORE: scores}
         return {name: float(score) for name, score in named.items()}
 

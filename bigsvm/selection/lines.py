@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
+from bigsvm.selection.together import fit_folds, why_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.errors import BigsvmError
     from bigsvm.selection.fits import Fitted, FoldFits
+    from bigsvm.selection.together import FittedFolds
+
+logger = logging.getLogger(__name__)
 
 
 class Line(NamedTuple):
@@ -59,6 +64,9 @@ def fit_line(fits: FoldFits, line: Line, number: int = 0) -> Iterator[LineFit]:
     KeyboardInterrupt, MemoryBudgetError, CheckpointError
         As `FoldFits.fit`. What else it refuses is an `error` of the fit.
     """
+    if trains_together(fits, line):
+        yield from _fit_together(fits, line, number)
+        return
     for fold in line.folds:
         start = None
         for place, point in enumerate(line.points):
@@ -70,3 +78,42 @@ def fit_line(fits: FoldFits, line: Line, number: int = 0) -> Iterator[LineFit]:
                 yield LineFit(number, place, fold, None, error)
             else:
                 yield LineFit(number, place, fold, start)
+
+
+def trains_together(fits: FoldFits, line: Line) -> bool:
+    """Whether the folds of a line are fitted in one run for each point; the log says why not."""
+    if len(line.folds) < len(fits.folds):
+        return False
+    reason = why_apart(fits, line.points)
+    if reason is not None:
+        logger.debug("folds are fitted one by one: %s", reason)
+    return reason is None
+
+
+def _fit_together(fits: FoldFits, line: Line, number: int) -> Iterator[LineFit]:
+    """Fit all folds of a point in one run, which starts where the one before has ended.
+
+    A point that one run cannot fit is fitted fold by fold, and the next one starts from nothing.
+    """
+    start: FittedFolds | None = None
+    for place, point in enumerate(line.points):
+        is_start = place + 1 < len(line.points)
+        try:
+            start = fit_folds(fits, point, n_rows=line.n_rows, start=start, is_start=is_start)
+        except (ParameterError, DataError, MemoryBudgetError) as error:
+            logger.debug("folds are fitted one by one: %s", error)
+            start = None
+            for fold in line.folds:
+                yield _fit(fits, line, number, place, fold)
+        else:
+            for fold, fitted in enumerate(start.fits):
+                yield LineFit(number, place, fold, fitted)
+
+
+def _fit(fits: FoldFits, line: Line, number: int, place: int, fold: int) -> LineFit:
+    """Fit one fold of a point, from nothing."""
+    try:
+        fitted = fits.fit(line.points[place], fold, n_rows=line.n_rows)
+    except (ParameterError, DataError) as error:
+        return LineFit(number, place, fold, None, error)
+    return LineFit(number, place, fold, fitted)

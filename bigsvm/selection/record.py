@@ -3,6 +3,7 @@
 DIR/lock                     held by the running process
 DIR/selection.json           what the results belong to
 DIR/fits/KEY.json            the result of one fit, written whole or not at all
+DIR/models/KEY.*             models, or the point of a run of all folds, to start others from
 DIR/runs/KEY/                checkpoint of the fit under way
 """
 
@@ -10,15 +11,18 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
 import xxhash
 
 from bigsvm.errors import CheckpointError
-from bigsvm.files import open_regular, parse_json, remove, replace_synced, try_lock
+from bigsvm.files import open_regular, parse_json, part_of, remove, replace_synced, try_lock
+from bigsvm.fit.together import PointOfFits
 from bigsvm.models import KernelExpansion
-from bigsvm.training.result import StopReason
+from bigsvm.training.result import KnownPoint, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,6 +169,45 @@ class Record:
         """Remove the model of a fit, from which no other fit starts any more."""
         (self._models / f"{key}.safetensors").unlink(missing_ok=True)
 
+    def point(self, key: str) -> PointOfFits | None:
+        """Read where a run of all folds ended; None if that was not added.
+
+        Raises
+        ------
+        CheckpointError
+        """
+        path = self._point_path(key)
+        if not path.exists():
+            return None
+        try:
+            with open_regular(path, follow_links=False) as file:
+                found = np.load(file, allow_pickle=False)
+                alpha, outputs, C = (found[name] for name in ("alpha", "outputs", "C"))
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise _damaged(path, error) from error
+        return PointOfFits(KnownPoint(alpha, outputs, computed_here=False), float(C))
+
+    def add_point(self, key: str, point: PointOfFits) -> None:
+        """Keep where a run of all folds ended, until it is dropped."""
+        path, known = self._point_path(key), point.known
+        try:
+            with part_of(path) as part, part.open("wb") as file:
+                np.savez(file, alpha=known.alpha, outputs=known.outputs, C=point.C)
+        except OSError as error:
+            raise CheckpointError(f"cannot write {path}: {error}") from error
+
+    def drop_point(self, key: str) -> None:
+        """Remove a point from which no other run starts any more."""
+        self._point_path(key).unlink(missing_ok=True)
+
+    def _point_path(self, key: str) -> Path:
+        return self._models / f"{key}.npz"
+
+    def drop_run(self, key: str) -> None:
+        """Remove the checkpoint of a run whose results have been added."""
+        if self.has_run(key):
+            remove(self._runs / key)
+
     def add(self, key: str, result: FoldFit, model: KernelExpansion | None = None) -> None:
         """Keep the result of a finished fit, whose checkpoint is no longer needed.
 
@@ -178,8 +221,7 @@ class Record:
         if model is not None:
             model.save(self._models / f"{key}.safetensors")
         _write(self._fits / f"{key}.json", result._asdict())
-        if self.has_run(key):
-            remove(self._runs / key)
+        self.drop_run(key)
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:

@@ -31,8 +31,9 @@ from bigsvm.processors import one_thread
 from bigsvm.selection.common import Data
 from bigsvm.selection.fits import Fitted
 from bigsvm.selection.folds import Fold
-from bigsvm.selection.lines import LineFit, fit_line
+from bigsvm.selection.lines import LineFit, fit_line, trains_together
 from bigsvm.selection.record import Record
+from bigsvm.selection.together import projected_bytes, run_name
 from bigsvm.training import events
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ def _has_begun(fits: FoldFits, line: Line) -> bool:
     if record is None:
         return False
     keys = [_key(line, point, fold) for point in range(len(line.points)) for fold in line.folds]
+    keys += [run_name(point, line.n_rows) for point in line.points]
     return any(record.has_run(key) or record.result(key) is not None for key in keys)
 
 
@@ -277,15 +279,17 @@ def _bytes_of_task(fits: FoldFits, line: Line) -> float:
     estimator = clone(fits.estimator).set_params(**line.points[0], memory=fits.memory)
     if callbacks_of(estimator):
         return np.inf  # they are called in this process
+    parameters = estimator._parameters()
     try:
         rows = fits.training_rows(estimator, line.folds[0], line.n_rows)
-        parameters = estimator._parameters()
-        projected = projected_parts(*rows, parameters)
+        needed = sum(projected_parts(*rows, parameters).values())
+        if trains_together(fits, line):
+            needed = max(needed, projected_bytes(fits, estimator, line.n_rows))
     except BigsvmError:
         return np.inf  # fitting it says what is wrong
     if parameters.disk_cache_bytes():
         return np.inf
-    return sum(projected.values()) + ROW_BYTES * fits.data.source.n_rows
+    return needed + ROW_BYTES * fits.data.source.n_rows
 
 
 def _parts(fits: FoldFits, *, rows_are_sent: bool) -> Iterator[SentPart]:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training.learning_curve import LearningCurve
-from bigsvm.training.result import Certificate, StopReason, TrainingResult
+from bigsvm.training.result import Certificate, KnownPoint, StopReason, TrainingResult
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8
@@ -73,8 +73,13 @@ def conclude(
         ball=dual.proof(standing, tol=tol) if standing else None,
     )
     thresholds = standing.thresholds if standing else _thresholds_within(dual, state, count.scope)
-    coefficients = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])
-    return TrainingResult(support, coefficients, thresholds, certificate)
+    is_sparse = beta.ndim > 1 and alpha.ndim == beta.ndim
+    coefficients = sp.csr_array(beta[support]) if is_sparse else alpha[support]
+    of_functions = dual.standings(standing) if standing else ()
+    point = None
+    if of_functions and alpha is state.alpha:
+        point = KnownPoint(alpha, state.outputs, computed_here=True)
+    return TrainingResult(support, coefficients, thresholds, certificate, of_functions, point)
 
 
 def _thresholds_within(dual: Dual[Any], state: RowState, scope: int) -> tuple[float, ...]:

@@ -114,7 +114,7 @@ class Decomposition:
             self._executor, plan, self._rows, self.count,
             watch=self._watch, listener=run.listener, pause=run.pause,
         )  # fmt: skip
-        if run.is_new:
+        if run.is_new and not self.count.knew_outputs:
             self.count.scope = self._first_scope()
 
     @property
@@ -191,7 +191,11 @@ class Decomposition:
             return
         count.together = self._choice.steps_together(alpha, outputs, standing)
         active = self._choice.active_rows(
-            alpha, outputs, standing, after_full_sweep=count.n_sweeps > 0, together=count.together
+            alpha,
+            outputs,
+            standing,
+            after_full_sweep=self._run.knows_all_outputs,
+            together=count.together,
         )
         self._run.state = self.state._replace(
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
@@ -223,6 +227,7 @@ class Decomposition:
                 standing.n_bounded,
                 self._watch.seconds(),
                 count.end_sweep(),
+                self.dual.standings(standing),
             )
         )
         if standing.gap <= self.tol:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from bigsvm.duals.box_problem import Optimality
 
 
 class Planned(NamedTuple):
@@ -137,6 +140,8 @@ class Swept(NamedTuple):
         process has counts; other work of this process hides some. On a cluster the time and the
         threads are those of the workers' tasks, 1 − CPU time of the tasks / (time × threads of all
         workers). None where there was no pass, as all rows were active.
+    of_functions : tuple
+        Standing of each function, of several that share nothing but the kernel.
     """
 
     sweep: int
@@ -147,6 +152,18 @@ class Swept(NamedTuple):
     n_bounded: int
     seconds: float
     cpu_idle: float | None
+    of_functions: tuple[Optimality, ...] = ()
+
+    def of_function(self, function: int) -> Swept:
+        """Return what the sweep has shown of one function."""
+        standing = self.of_functions[function]
+        return self._replace(
+            gap=standing.gap,
+            objective=standing.objective,
+            n_support=standing.n_support,
+            n_bounded=standing.n_bounded,
+            of_functions=(),
+        )
 
 
 class Tested(NamedTuple):

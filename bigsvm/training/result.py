@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
     from bigsvm.arrays import F8, I8
+    from bigsvm.duals.box_problem import Optimality
 
 
 class StopReason(StrEnum):
@@ -158,6 +159,23 @@ class Certificate:
         return {**asdict(self), "stop_reason": str(self.stop_reason)}
 
 
+class KnownPoint(NamedTuple):
+    """A point of all rows whose outputs are known.
+
+    Attributes
+    ----------
+    alpha, outputs
+        As `bigsvm.training.state.RowState` has them; a run that starts here takes them over.
+    computed_here : bool
+        Whether this process has computed the outputs, or checked them. A run that starts from
+        others checks them before it certifies.
+    """
+
+    alpha: F8
+    outputs: F8
+    computed_here: bool
+
+
 @dataclass(frozen=True)
 class TrainingResult:
     """The point a run ended at.
@@ -166,15 +184,22 @@ class TrainingResult:
     ----------
     support : (n_support,) int64
         Rows with a coefficient, ascending.
-    alpha : (n_support,) or (n_support, faces) float64; or CSR (n_support, k)
+    alpha : (n_support,) or (n_support, faces) float64; CSR (n_support, k), or (n_support, k, faces)
         Their variables: ``y_i a_i`` for a classifier. Of k functions over the same rows, of which
         most rows have a part in few.
     thresholds : tuple of float
         Thresholds of the groups.
     certificate : Certificate
+    of_functions : tuple
+        Standing of each function, of several that share nothing but the kernel; empty where it is
+        not known.
+    point : KnownPoint or None
+        Variables of all rows, of such functions; None where their outputs are not known.
     """
 
     support: I8
     alpha: F8 | sp.csr_array
     thresholds: tuple[float, ...]
     certificate: Certificate
+    of_functions: tuple[Optimality, ...] = ()
+    point: KnownPoint | None = None

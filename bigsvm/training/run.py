@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual
     from bigsvm.gram import KernelTiles
+    from bigsvm.training.result import KnownPoint
     from bigsvm.training.saving import Saver
 
 
@@ -33,6 +34,8 @@ class Run:
         float32.
     start : (n,) or (n, faces) float64, optional
         A feasible point to start from instead of 0; the first scope has all rows that it moves.
+    point : KnownPoint, optional
+        A feasible point to start from, whose outputs need not be computed.
     watch : Watch, optional
         Watch of the search that found `start`; its cost and time are added to this run's.
     seed : int
@@ -60,6 +63,7 @@ class Run:
         plan: TrainingPlan,
         *,
         start: F8 | None = None,
+        point: KnownPoint | None = None,
         watch: Watch | None = None,
         seed: int = 0,
         limits: Limits | None = None,
@@ -78,6 +82,10 @@ class Run:
             )
             self.count = watch.count if watch else Counters()
             self.count.phase = Phase.FILL
+            if point is not None:
+                self.state = self.state._replace(alpha=point.alpha, outputs=point.outputs)
+                self.count.phase, self.count.scope = Phase.SELECT, source.n_rows
+                self.count.knew_outputs = True
         else:
             self.state, self.count = resume(saved, plan)
             self.rng.bit_generator.state = self.count.random_state
@@ -88,6 +96,8 @@ class Run:
                 start[self.state.active] = self.state.active_alpha
         self.start = start
         self.is_new = self.computed_outputs = saved is None
+        if point is not None:
+            self.computed_outputs &= point.computed_here
         self.watch = watch or Watch(
             self.count, source=source, tiles=tiles, limits=limits or Limits()
         )
@@ -96,6 +106,11 @@ class Run:
         """Alpha and outputs of the rows of the scope; views."""
         scope = self.count.scope
         return self.state.alpha[:scope], self.state.outputs[:scope]
+
+    @property
+    def knows_all_outputs(self) -> bool:
+        """Whether the outputs of all rows were known after a sweep, or at the start."""
+        return self.count.n_sweeps > 0 or self.count.knew_outputs
 
     @property
     def has_all_rows(self) -> bool:

@@ -191,7 +191,8 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
     known: dict[str, tuple[int, ...]] = {
         "variables": sizes.variables,
         "functions": sizes.functions,
-        "working variables": () if by_functions else sizes.variables,
+        # The working set of a function has that function's variables.
+        "working variables": sizes.variables[1:] if by_functions else sizes.variables,
         "sets": (sizes.independent if by_functions else 0,),
     }
     if sizes.rows is not None:

@@ -97,7 +97,7 @@ class Solve:
             run.count.n_working_sets += 1
             if (
                 had_all
-                or self._choice.one_set_is_enough(run.count.n_sweeps)
+                or self._choice.one_set_is_enough(knows_all_outputs=run.knows_all_outputs)
                 or not moved
                 or progress is Progress.STALLED
                 or not run.watch.steps_allowed()
@@ -143,7 +143,7 @@ class Solve:
             chosen, tol = active.choose(
                 self._choice,
                 tol=run.count.active_tol,
-                once=self._choice.one_set_is_enough(run.count.n_sweeps),
+                once=self._choice.one_set_is_enough(knows_all_outputs=run.knows_all_outputs),
                 look=run.watch.look,
             )
         except BaseException:

@@ -178,6 +178,8 @@ class Counters:
     best_gap, best_objective, fruitless, judged
         Tell a run that has stalled: the best values, of certified outputs where a certificate was
         tried, and the sweeps since they improved, among the first `judged` sweeps.
+    knew_outputs : bool
+        Whether the run started from a point whose outputs were known for all rows.
     settled, solves, curve
         For a run without a certificate: whether the last rows have been added, how often the rows
         of the scope have been solved, and the errors at fresh rows
@@ -221,6 +223,7 @@ class Counters:
     best_objective: float = -float("inf")
     fruitless: int = 0
     judged: int = 0
+    knew_outputs: bool = False
     settled: bool = False
     solves: int = 0
     curve: dict[str, list[float]] = field(default_factory=dict)

@@ -169,13 +169,13 @@ class Choice:
             return tol
         return max(tol, SCOPE_TOL * self._dual.formulation.scale(standing.thresholds))
 
-    def one_set_is_enough(self, n_sweeps: int) -> bool:
+    def one_set_is_enough(self, *, knows_all_outputs: bool) -> bool:
         """Whether a scope is solved by one working set: for functions, until the first full sweep.
 
-        Only a sweep over all rows shows which rows matter. A run without a certificate may have no
+        Only the outputs of all rows show which rows matter. A run without a certificate may have no
         such sweep, and the model of each of its scopes is evaluated.
         """
-        return bool(self._dual.functions) and not n_sweeps and self._certifies
+        return bool(self._dual.functions) and not knows_all_outputs and self._certifies
 
     def is_solved(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
         """Whether a scope with this standing is a model, for a run without a certificate."""

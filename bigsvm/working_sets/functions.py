@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.duals.dual import Start
-from bigsvm.duals.one_vs_rest import functions_in_turn
+from bigsvm.duals.functions import functions_in_turn
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.choice import WorkingSet
 from bigsvm.working_sets.lanes import FunctionProblems

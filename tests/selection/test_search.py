@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 import bigsvm
 from bigsvm.errors import BigsvmError
+from bigsvm.selection import together
 from bigsvm.selection.grid import rounds_of
 
 X, Y = make_classification(300, 6, flip_y=0.1, random_state=1)
@@ -93,17 +94,22 @@ def test_killed_search_has_the_same_table(halving, tmp_path, monkeypatch):
     X, Y = make_classification(1200, 6, flip_y=0.1, random_state=1)
     search = bigsvm.SearchCV(bigsvm.SVC(), GRID, cv=3, halving=halving, refit=False)
     expected = search.fit(X, Y).cv_results_
-    fit_rows, left = bigsvm.SVC._fit_rows, iter(())
+    left = iter(())
 
-    def some_fits(self, *arguments):
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        return fit_rows(self, *arguments)
+    def some(train):
+        def counted(*arguments, **options):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return train(*arguments, **options)
 
-    monkeypatch.setattr(bigsvm.SVC, "_fit_rows", some_fits)
+        return counted
+
+    # Folds with a number for gamma are trained together.
+    monkeypatch.setattr(bigsvm.SVC, "_fit_rows", some(bigsvm.SVC._fit_rows))
+    monkeypatch.setattr(together, "train_together", some(together.train_together))
     search.set_params(checkpoint=tmp_path / "run")
     for _ in range(3):
-        left = iter(range(5))
+        left = iter(range(3))
         with pytest.raises(KeyboardInterrupt):
             search.fit(X, Y)
     left = iter(range(100))
@@ -112,6 +118,8 @@ def test_killed_search_has_the_same_table(halving, tmp_path, monkeypatch):
         if "time" not in name and name != "params":
             np.testing.assert_array_equal(found[name], values)
     assert len(list((tmp_path / "run" / "fits").iterdir())) == len(found["params"]) * 3
+    for folder in ("models", "runs"):
+        assert not list((tmp_path / "run" / folder).iterdir())
 
 
 def test_points_that_cannot_be_trained_have_no_score():

@@ -14,7 +14,8 @@ from bigsvm.data.store import open_store
 from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC, NuClassification, SquaredHingeSVC
-from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
+from bigsvm.duals.functions import FunctionsDual
+from bigsvm.duals.one_vs_rest import OneVsRest
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 from bigsvm.working_sets.lanes import FunctionLane
@@ -46,7 +47,7 @@ def functions(X, label, *, kind="c-svc", sample_weight=None, sides=None, rule="a
         BallDual(function, chosen, largest=2.2) if kind == "l2-svc" else BoxDual(function, chosen)
         for function in formulation.functions
     )
-    dual = OneVsRestDual(formulation, duals)
+    dual = FunctionsDual(formulation, duals)
     return decomposition(X, None, dual=dual, offset=formulation.offset, **options)
 
 
@@ -112,7 +113,7 @@ def many_phases(monkeypatch):
         "training.watch.REFRESH": 64,
         "working_sets.lanes.REFRESH": 64,
         "duals.box.SCAN_ROWS": 100,
-        "duals.one_vs_rest.SCAN_ROWS": 100,
+        "duals.functions.SCAN_ROWS": 100,
     }.items():
         monkeypatch.setattr(f"bigsvm.{name}", value)
 

@@ -7,7 +7,7 @@ from support.problems import classes_of_blobs, dense_alpha, gram
 from support.resuming import Moments, assert_resumed_to_the_same_bits, with_checkpoint
 from training.test_one_vs_rest import KINDS, alone, functions
 
-from bigsvm.duals.one_vs_rest import FUNCTIONS_AT_ONCE, functions_in_turn
+from bigsvm.duals.functions import FUNCTIONS_AT_ONCE, functions_in_turn
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
@@ -128,7 +128,7 @@ def test_saved_run_is_resumed_with_memory_for_active_rows(tmp_path, phase):
 @pytest.mark.parametrize(("n", "k"), [(30, 3), (50, FUNCTIONS_AT_ONCE), (10, 37)])
 @pytest.mark.parametrize("copied", [0, 1000])
 def test_functions_in_turn_are_contiguous_copies_or_views(monkeypatch, n, k, copied):
-    monkeypatch.setattr("bigsvm.duals.one_vs_rest.COPIED_ROWS", copied)
+    monkeypatch.setattr("bigsvm.duals.functions.COPIED_ROWS", copied)
     one, other = np.random.default_rng(0).standard_normal((2, n, k))
     found = list(functions_in_turn(one, other))
     assert [c for c, _ in found] == list(range(k))

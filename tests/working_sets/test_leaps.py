@@ -17,7 +17,8 @@ from bigsvm.duals.formulations import (
     OneClass,
     SquaredHingeSVC,
 )
-from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
+from bigsvm.duals.functions import FunctionsDual
+from bigsvm.duals.one_vs_rest import OneVsRest
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF, Linear, Polynomial
@@ -127,7 +128,7 @@ def test_every_function_leaps():
     each = OneVsRest(
         label=label, class_weight=((1.0, 1.0),) * 3, make=functools.partial(CSVC, C=1.0)
     )
-    work = Work(OneVsRestDual(each, tuple(BoxDual(one) for one in each.functions)), X)
+    work = Work(FunctionsDual(each, tuple(BoxDual(one) for one in each.functions)), X)
     assert work.advance(20 * FIRST_LEAP) is Progress.CONVERGED
     assert FIRST_LEAP <= work.steps < FIRST_LEAP + 2000
     K = X.astype(float) @ X.astype(float).T

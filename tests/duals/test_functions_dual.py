@@ -1,4 +1,4 @@
-"""OneVsRestDual: what functions have in common, and what each asks for by itself."""
+"""FunctionsDual: what functions have in common, and what each asks for by itself."""
 
 import functools
 
@@ -9,7 +9,8 @@ import pytest
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import CSVC
-from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
+from bigsvm.duals.functions import FunctionsDual
+from bigsvm.duals.one_vs_rest import OneVsRest
 from bigsvm.duals.picking import Wanted
 from bigsvm.errors import DataError
 from bigsvm.gram import KernelTiles
@@ -29,7 +30,7 @@ def problem():
     formulation = OneVsRest(
         label=label, class_weight=((1.0, 1.0),) * K_CLASSES, make=functools.partial(CSVC, C=C)
     )
-    dual = OneVsRestDual(formulation, tuple(BoxDual(one) for one in formulation.functions))
+    dual = FunctionsDual(formulation, tuple(BoxDual(one) for one in formulation.functions))
     return X, dual, naive.kernel_matrix(X, X, "rbf", gamma=0.5)
 
 

@@ -1,0 +1,254 @@
+"""Several problems over the same rows, trained together as functions that share the kernel alone.
+
+Objectives and duality gaps are sums over the functions, the gap is that of the worst function, and
+each function has its own thresholds. A kernel row, and the kernel values of a sweep, are computed
+once for all functions.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigsvm.duals.dual import Dual
+from bigsvm.duals.function_steps import FunctionSteps, is_last_of_functions, is_last_of_sets
+from bigsvm.duals.picking import SCAN_ROWS, Scores
+from bigsvm.duals.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bigsvm.arrays import F8, I8
+    from bigsvm.duals.box import BoxDual
+    from bigsvm.duals.box_problem import Formulation, Optimality
+    from bigsvm.duals.dual import ExactKernel, Start
+
+FUNCTIONS_AT_ONCE = 8
+"""A cache line of float64: reading the values of one function brings those of all of them."""
+COPIED_ROWS = 1 << 16
+"""Up to this many rows, values are copied (4 MB of each array); of more rows, the parts that are
+looked at together are copied by what is computed from them."""
+
+
+def functions_in_turn(*arrays: F8) -> Iterator[tuple[int, list[F8]]]:
+    """Yield each function's number and its values, (n, …), in each of the arrays (n, k, …).
+
+    They are read only, and contiguous where many looks at each follow: otherwise each look at one
+    of 1000 functions takes a cache miss for each row.
+    """
+    n, k = arrays[0].shape[:2]
+    for low in range(0, k, FUNCTIONS_AT_ONCE):
+        some = [array[:, low : low + FUNCTIONS_AT_ONCE].swapaxes(0, 1) for array in arrays]
+        if n <= COPIED_ROWS:
+            some = [np.ascontiguousarray(part) for part in some]
+        for c in range(len(some[0])):
+            yield low + c, [part[c] for part in some]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Functions(Problem):
+    """Problems of one formulation with the same parameters, one for each function."""
+
+    @property
+    @abstractmethod
+    def functions(self) -> tuple[Formulation, ...]:
+        """The problem of each function."""
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.functions)
+
+    @property
+    def offset(self) -> float:
+        return self.functions[0].offset
+
+    def chosen(self) -> dict[str, Any]:
+        """Parameters that all functions share."""
+        return self.functions[0].chosen()
+
+    def zeros(self, n_rows: int) -> F8:
+        of_one = self.functions[0].zeros(n_rows)
+        return np.zeros((n_rows, self.n_outputs, *of_one.shape[1:]))
+
+    def per_output(self, alpha: F8) -> F8:
+        return alpha.sum(axis=2) if self.functions[0].n_faces > 1 else alpha
+
+    def thresholds_of(self, function: int, thresholds: tuple[float, ...]) -> tuple[float, ...]:
+        """Thresholds of one function, from those of all."""
+        each = len(thresholds) // self.n_outputs
+        return thresholds[each * function : each * (function + 1)]
+
+    def scale(self, thresholds: tuple[float, ...]) -> float:
+        return min(
+            function.scale(self.thresholds_of(c, thresholds))
+            for c, function in enumerate(self.functions)
+        )
+
+
+class Standings(NamedTuple):
+    """Standing of a point in each function.
+
+    Attributes
+    ----------
+    n_support, n_free : int
+        Rows with a coefficient in any function, and rows that are free in any.
+    """
+
+    functions: tuple[Optimality, ...]
+    n_support: int
+    n_free: int
+
+    @property
+    def gap(self) -> float:
+        """Gap of the worst function."""
+        return max(standing.gap for standing in self.functions)
+
+    @property
+    def objective(self) -> float:
+        """Sum of the dual objectives."""
+        return sum(standing.objective for standing in self.functions)
+
+    @property
+    def duality_gap(self) -> float:
+        """Sum of the duality gaps."""
+        return sum(standing.duality_gap for standing in self.functions)
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """Thresholds of the functions, one after the other."""
+        return tuple(threshold for standing in self.functions for threshold in standing.thresholds)
+
+    @property
+    def n_bounded(self) -> int:
+        """Variables of all functions at a bound other than 0."""
+        return sum(standing.n_bounded for standing in self.functions)
+
+
+@dataclass(frozen=True)
+class FunctionsDual(Dual[Standings]):
+    """The duals of the functions, as one.
+
+    Parameters
+    ----------
+    duals : tuple of BoxDual
+        One for each function.
+    """
+
+    formulation: Functions
+    duals: tuple[BoxDual, ...]
+
+    @property
+    def functions(self) -> tuple[BoxDual, ...]:
+        """The duals of the functions."""
+        return self.duals
+
+    def standings(self, standing: Standings) -> tuple[Optimality, ...]:
+        return standing.functions
+
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Standings:
+        functions, free = [], np.zeros(len(alpha), np.bool_)
+        for c, (a, f) in functions_in_turn(alpha, outputs):
+            functions.append(self.duals[c].optimality(a, f, rows=rows))
+            self.duals[c].mark_free(a, free, rows=rows)
+        n_support = sum(
+            int(np.count_nonzero(alpha[a : a + SCAN_ROWS].any(axis=tuple(range(1, alpha.ndim)))))
+            for a in range(0, len(alpha), SCAN_ROWS)
+        )
+        return Standings(tuple(functions), n_support, int(np.count_nonzero(free)))
+
+    def goal(self, tol: float, standing: Standings) -> float:
+        """Smallest gap that a function needs."""
+        return min(
+            dual.goal(tol, of_function)
+            for dual, of_function in zip(self.duals, standing.functions, strict=True)
+        )
+
+    def n_violating(self, alpha: F8, outputs: F8, standing: Standings, *, tol: float) -> int:
+        violate = np.zeros(len(alpha), np.bool_)
+        for c, (a, f) in functions_in_turn(alpha, outputs):
+            scores = self.duals[c].scores(a, f, standing.functions[c], tol=tol)
+            violate |= scores.score > tol
+        return int(np.count_nonzero(violate))
+
+    def gradient(self, alpha: F8, outputs: F8, rows: I8) -> F8:
+        return self._stacked(
+            dual.gradient(alpha[:, c], outputs[:, c], rows) for c, dual in enumerate(self.duals)
+        )
+
+    def outputs_from(self, gradient: F8, alpha: F8, rows: I8) -> F8:
+        return self._stacked(
+            dual.outputs_from(gradient[:, c], alpha[:, c], rows)
+            for c, dual in enumerate(self.duals)
+        )
+
+    def _stacked(self, functions: Iterator[F8]) -> F8:
+        return np.stack(list(functions), axis=1)
+
+    def n_bounded(self, alpha: F8, rows: I8) -> int:
+        return sum(self.duals[c].n_bounded(a, rows) for c, (a,) in functions_in_turn(alpha))
+
+    def filled(self, alpha: F8, outputs: F8) -> F8:
+        if self.formulation.functions[0].sums(slice(0, 0)) is None:
+            return alpha
+        return self._stacked(
+            dual.filled(alpha[:, c], outputs[:, c]) for c, dual in enumerate(self.duals)
+        )
+
+    def infeasible(self, alpha: F8, *, rows: I8 | None = None, adds_up: bool = True) -> str:
+        for c, (a,) in functions_in_turn(alpha):
+            if fault := self.duals[c].infeasible(a, rows=rows, adds_up=adds_up):
+                return f"of function {c}, {fault}"
+        return ""
+
+    def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
+        functions = self.formulation.functions
+        if sets is not None:
+            return is_last_of_sets(functions, last, sets)
+        return is_last_of_functions(functions, last, size)
+
+    def scores(
+        self, alpha: F8, outputs: F8, standing: Standings, *, tol: float, rows: I8 | None = None
+    ) -> Scores:
+        """Score rows by their worst function; functions within `tol` do not count."""
+        n = len(alpha)
+        score = np.full(n, -np.inf, np.float32)
+        asked, free, above = np.zeros((3, n), np.bool_)
+        worst: list[list[int]] = []
+        for c in sorted(range(len(self.duals)), key=lambda c: -standing.functions[c].gap):
+            if standing.functions[c].gap <= tol:
+                continue
+            of_function = self.duals[c].scores(
+                alpha[:, c], outputs[:, c], standing.functions[c], tol=tol, rows=rows
+            )
+            np.copyto(above, of_function.above, where=of_function.score > score)
+            np.maximum(score, of_function.score, out=score)
+            asked |= of_function.asked
+            free |= of_function.free
+            worst += of_function.worst
+        return Scores(score, asked, free, above, worst, int(free.sum()))
+
+    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> FunctionSteps:
+        return FunctionSteps(self.duals, start, rows, diagonal=diagonal)
+
+    def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
+        chosen = np.zeros(len(alpha), np.bool_)
+        for c, (a, f) in functions_in_turn(alpha, outputs):
+            chosen[self.duals[c].doubtful(a, f, tol=tol, error=error)] = True
+        return np.flatnonzero(chosen)
+
+    def newton(
+        self, alpha: F8, outputs: F8, standing: Standings, exact: ExactKernel, *, tol: float
+    ) -> F8 | None:
+        """Solve the functions that have few enough free rows; alpha of the others stays."""
+        better = None
+        for c, dual in enumerate(self.duals):
+            polished = dual.newton(
+                alpha[:, c], outputs[:, c], standing.functions[c], exact, tol=tol
+            )
+            if polished is not None:
+                better = alpha.copy() if better is None else better
+                better[:, c] = polished
+        return better

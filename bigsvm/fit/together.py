@@ -1,0 +1,331 @@
+"""Several fits of the same rows in one run: they differ in the weights of the rows, as folds do.
+
+Each fit is a function of the run. A kernel row, and the kernel values of a sweep, serve all of
+them, and each gets a model and a certificate of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xxhash
+
+from bigsvm.data.narrow import narrowed
+from bigsvm.duals.feasible import project
+from bigsvm.duals.weighted_functions import WeightedFunctions
+from bigsvm.errors import CheckpointError
+from bigsvm.fit.fingerprint import Recorded, recorded_rules
+from bigsvm.fit.functions import decisions_of, plan_functions, solve_functions
+from bigsvm.fit.problem import are_many_classes, make_problem
+from bigsvm.fit.reduction import ModelFunctions
+from bigsvm.fit.train import model_of, run_problems
+from bigsvm.fit.variables import Variables, make_variables
+from bigsvm.parameters.checks import check_parameters
+from bigsvm.parameters.formulations import BALLS, traits_of
+from bigsvm.training.result import KnownPoint
+from bigsvm.working_sets.choice import MANY_FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F8
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.fit.reduction import RunResources
+    from bigsvm.models import KernelExpansion
+    from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
+    from bigsvm.training.result import Certificate, TrainingResult
+
+ROUNDING = 1e-9
+"""Largest difference, relative to the largest alpha, of a scaled point from a feasible one: where
+boxes scale with C, both are the same but for rounding."""
+ADDED_UP = (
+    "n_iter", "n_kernel_evaluations", "row_misses", "row_reads", "n_working_sets", "rows_swept",
+    "bytes_read",
+)  # fmt: skip
+"""Counts of a certificate that are those of the whole run; each fit gets an equal share."""
+
+
+def why_apart(
+    parameters: TrainingParameters, labels: NDArray[Any] | None, n_fits: int
+) -> str | None:
+    """Say why fits that differ in the weights of the rows are not trained together.
+
+    Returns
+    -------
+    str or None
+        Half a sentence; None if they can be trained together.
+    """
+    reasons = {
+        "there is one fit": n_fits < 2,
+        f"{n_fits} fits are many": n_fits >= MANY_FUNCTIONS,
+        "gamma depends on the weights": (
+            parameters.gamma in ("scale", "mean-distance")
+            and parameters.kernel not in ("linear", "precomputed")
+        ),
+        f"{parameters.formulation} is solved by a search": parameters.formulation in BALLS,
+        f"{parameters.formulation} has many functions": parameters.formulation == "crammer-singer",
+        "there are many classes": (
+            traits_of(parameters.formulation).learns == "classes" and are_many_classes(labels)
+        ),
+        "the fits end without a certificate": not parameters.certify,
+        "rows are held out for a calibration": parameters.calibration is not None,
+        "max_iter is of each fit": parameters.max_iter >= 0,
+        "max_time is of each fit": parameters.max_seconds < float("inf"),
+        "all rows are one working set": parameters.working_set == "all",
+        "shrinking is of one function": bool(parameters.shrinking),
+        "rows_at_once is of one function": bool(parameters.rows_at_once),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+class PointOfFits(NamedTuple):
+    """Where a run of several fits ended; a run with another C can start there.
+
+    Attributes
+    ----------
+    known : KnownPoint
+        Of the variables, in the order of training.
+    C : float
+    """
+
+    known: KnownPoint
+    C: float
+
+
+class TrainedTogether(NamedTuple):
+    """What a run of several fits has led to.
+
+    Attributes
+    ----------
+    models : list of KernelExpansion
+        Each certificate has the gap and the objective of its fit; what the run has cost is divided
+        equally. A fit is as converged as the run.
+    point : PointOfFits or None
+        None where a run was stopped.
+    variable_of : (n,) int32
+        Variable of each row, −1 for rows without weight.
+    scales, intercepts : (k,) float64
+        What makes values of the decision functions from outputs.
+    """
+
+    models: list[KernelExpansion]
+    point: PointOfFits | None
+    variable_of: NDArray[np.int32]
+    scales: F8
+    intercepts: F8
+
+    def values(self, fit: int) -> F8:
+        """Values of the decision function of a fit at all rows, from float32 kernel values.
+
+        Returns
+        -------
+        (n,) float64
+            NaN where they are not known.
+        """
+        values = np.full(len(self.variable_of), np.nan)
+        if self.point is not None:
+            rows = np.flatnonzero(self.variable_of >= 0)
+            outputs = self.point.known.outputs[self.variable_of[rows], fit]
+            values[rows] = self.scales[fit] * outputs + self.intercepts[fit]
+        return values
+
+
+def train_together(
+    source: RowSource,
+    labels: NDArray[Any] | None,
+    sample_weights: Sequence[F8],
+    parameters: TrainingParameters,
+    hooks: Hooks,
+    *,
+    start: PointOfFits | None = None,
+) -> TrainedTogether:
+    """Train a model for each of several weights of the rows; `why_apart` has returned None.
+
+    Parameters
+    ----------
+    source, labels, parameters, hooks
+        As `train_model` takes them.
+    sample_weights : sequence of (n,) float64
+        Two or more. Rows without weight have no part in a fit.
+    start : PointOfFits, optional
+        Where a run of the same fits with another C ended; it is used up.
+
+    Returns
+    -------
+    TrainedTogether
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
+    """
+    check_parameters(parameters)
+    source, numbering = narrowed(source)
+    fits = _Fits(source.n_rows, labels, sample_weights, parameters, start)
+    trained = run_problems(fits, source, parameters, hooks)
+    models = [
+        model_of(
+            trained, functions, parameters,
+            name=fits.name, rule=None, classes=fits.classes, class_weight=of_classes,
+        )
+        for functions, of_classes in zip(
+            fits.functions(trained.result), fits.class_weights, strict=True
+        )
+    ]  # fmt: skip
+    if numbering is not None:
+        models = [
+            replace(model, support_vectors=numbering.undo(model.support_vectors), centre=None)
+            for model in models
+        ]
+    return fits.trained(models, trained.result)
+
+
+def projected_together(
+    source: RowSource,
+    labels: NDArray[Any] | None,
+    sample_weights: Sequence[F8],
+    parameters: TrainingParameters,
+) -> dict[str, int]:
+    """Bytes of the parts of a run, by name; the arguments are those of `train_together`.
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError
+    """
+    check_parameters(parameters)
+    source, _ = narrowed(source)
+    fits = _Fits(source.n_rows, labels, sample_weights, parameters, None)
+    return fits.plan(source)[1].projected
+
+
+class _Fits:
+    """The problems of all fits; the arguments are those of `train_together`, checked.
+
+    Raises
+    ------
+    ParameterError, DataError
+    """
+
+    sample_weight = None
+
+    def __init__(
+        self,
+        n_rows: int,
+        labels: NDArray[Any] | None,
+        sample_weights: Sequence[F8],
+        parameters: TrainingParameters,
+        start: PointOfFits | None,
+    ) -> None:
+        self._parameters, self._start, self._n_rows = parameters, start, n_rows
+        made = [make_problem(parameters, n_rows, labels, weights) for weights in sample_weights]
+        problems = [problem for _, problem in made]
+        self.classes = made[0][0]
+        self._problem = WeightedFunctions.of(problems)
+        self.name, self.offset = problems[0].name, problems[0].offset
+        self.class_weights = [getattr(problem, "class_weight", None) for problem in problems]
+
+    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
+        problem = self._problem
+        labels = problem.n_outputs * problem.per_row.nbytes
+        # Twice: of rows, and of the variables in the order they are trained in.
+        resident = 2 * (labels + problem.held_bytes)
+        # The number of each row's variable, and alpha of the point that the run starts from.
+        resident += (4 + problem.zeros(1).nbytes) * source.n_rows
+        return plan_functions(self._parameters, source, problem, resident_bytes=resident)
+
+    def recorded(self) -> Recorded:
+        problem = self._problem
+        hasher = xxhash.xxh3_128()
+        for function in problem.functions:
+            hasher.update(np.ascontiguousarray(function.weights(slice(None))).data)
+        return Recorded(
+            self.name,
+            (problem.per_row, problem.sample_weight),
+            problem.chosen(),
+            self.class_weights,
+            {"weights of fits": hasher.hexdigest(), **recorded_rules(self._parameters)},
+        )
+
+    def arrange(self, source: RowSource) -> None:
+        parameters, problem = self._parameters, self._problem
+        compare = parameters.compares_rows and problem.functions[0].compares_rows
+        self._variables: Variables[WeightedFunctions] = make_variables(
+            source, problem, merge=parameters.merges_rows, compare=compare
+        )
+
+    def run(self, resources: RunResources) -> TrainingResult:
+        return solve_functions(self._variables, resources, point=self._first_point())
+
+    def _first_point(self) -> KnownPoint | None:
+        """Scale the point to start from to this C, and its outputs with it."""
+        if self._start is None:
+            return None
+        (alpha, outputs, computed_here), C = self._start
+        ratio = self._parameters.C / C
+        trained = self._variables.formulation
+        expected = trained.zeros(len(trained)).shape
+        if alpha.shape != expected or outputs.shape != expected[:2]:
+            raise CheckpointError(
+                f"the point to start from has the shape {alpha.shape} instead of {expected}; "
+                "remove it, and the work is done again"
+            )
+        alpha = ratio * alpha
+        feasible = np.stack(
+            [project(f, alpha[:, c]) for c, f in enumerate(trained.functions)], axis=1
+        )
+        if np.abs(feasible - alpha).max(initial=0.0) > ROUNDING * np.abs(alpha).max(initial=0.0):
+            return None
+        outputs *= ratio
+        return KnownPoint(feasible, outputs, computed_here)
+
+    def functions(self, result: TrainingResult) -> list[ModelFunctions]:
+        """Return the function of each fit."""
+        decisions = list(decisions_of(self._variables, self._problem, result))
+        shares = _shares(result.certificate, len(decisions))
+        return [
+            ModelFunctions(
+                decision.support,
+                decision.coefficients,
+                decision.intercept,
+                {**decision.certificate.as_dict(), **share, **decision.extras},
+            )
+            for decision, share in zip(decisions, shares, strict=True)
+        ]
+
+    def trained(self, models: list[KernelExpansion], result: TrainingResult) -> TrainedTogether:
+        """Gather what the run has led to."""
+        groups, trained = self._variables.groups, self._variables.formulation
+        if groups is None:
+            variable_of = np.arange(self._n_rows, dtype=np.int32)
+        else:
+            variable_of = np.full(self._n_rows, -1, np.int32)
+            variable_of[groups.rows] = np.repeat(np.arange(len(groups)), np.diff(groups.starts))
+        finished = [
+            function.finish(trained.thresholds_of(c, result.thresholds))
+            for c, function in enumerate(self._problem.functions)
+        ]
+        return TrainedTogether(
+            models,
+            None if result.point is None else PointOfFits(result.point, self._parameters.C),
+            variable_of,
+            np.array([decision.scale for decision in finished]),
+            np.array([decision.intercept for decision in finished]),
+        )
+
+
+def _shares(certificate: Certificate, k: int) -> Iterator[dict[str, Any]]:
+    """Divide what a run of k fits has cost; the counts add up to those of the run."""
+    for fit in range(k):
+        counts = {name: getattr(certificate, name) for name in ADDED_UP}
+        yield {
+            **{name: count // k + (fit < count % k) for name, count in counts.items()},
+            "seconds": certificate.seconds / k,
+            "seconds_by_phase": {
+                phase: seconds / k for phase, seconds in certificate.seconds_by_phase.items()
+            },
+        }
