@@ -272,11 +272,25 @@ def _report(
     yield from noise_lines(model)
     if model.rule is None:
         yield f"optimization finished, #iter = {certificate['n_iter']}"
-        if parameters.formulation in ("c-svc", "eps-svr") and certificate["objective"] is not None:
-            if parameters.class_weight is None:
-                share = float(abs(model.coefficients).sum()) / (parameters.C * n_rows)
-                yield f"nu = {share:.6f}"
-            rho = -float(model.intercept)
-            yield f"obj = {-certificate['objective']:.6f}, rho = {rho:.6f}"
+        if certificate["objective"] is not None:
+            yield from _values_of_function(model, parameters, n_rows)
         yield f"nSV = {certificate['n_support']}, nBSV = {certificate['n_bounded']}"
-    yield f"Total nSV = {certificate['n_support']}"
+    if has_classes(parameters.formulation):
+        yield f"Total nSV = {certificate['n_support']}"
+
+
+def _values_of_function(
+    model: "KernelExpansion", parameters: TrainingParameters, n_rows: int
+) -> "Iterator[str]":
+    """Yield the lines on one function: the parameter it implies, its objective and ρ."""
+    certificate, formulation = model.certificate, parameters.formulation
+    scale = 1.0
+    if formulation in ("c-svc", "eps-svr") and parameters.class_weight is None:
+        yield f"nu = {float(abs(model.coefficients).sum()) / (parameters.C * n_rows):.6f}"
+    elif formulation == "nu-svc":
+        scale = certificate["rho"]  # LIBSVM divides the function by its margin
+        yield f"C = {1 / scale:.6f}"
+    elif formulation == "nu-svr":
+        yield f"epsilon = {certificate['epsilon']:.6f}"
+    objective = -certificate["objective"] / scale**2
+    yield f"obj = {objective:.6f}, rho = {-float(model.intercept):.6f}"

@@ -88,6 +88,27 @@ def test_files_and_predictions_are_those_of_libsvm(kind, tmp_path, monkeypatch):
     np.testing.assert_allclose(found, again, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "total"),
+    [
+        ("c-svc", ["nu"], True), ("weights", [], True), ("nu-svc", ["C"], True),
+        ("one-class", [], False), ("eps-svr", ["nu"], False), ("nu-svr", ["epsilon"], False),
+    ],
+)  # fmt: skip
+def test_training_prints_libsvms_lines(kind, values, total, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text_of(kind, tmp_path)
+    said = run_here("svm-train", *KINDS[kind], "train").stdout
+    lines = [f"{name} = N" for name in values]
+    assert re.sub(r"-?[0-9.]+", "N", said).splitlines() == [
+        "optimization finished, #iter = N", *lines, "obj = N, rho = N", "nSV = N, nBSV = N",
+        *["Total nSV = N"] * total,
+    ]  # fmt: skip
+    printed = re.search(r"rho = (\S+)", said)[1]
+    written = re.search(r"rho (\S+)", Path("train.model").read_text())[1]
+    assert printed == f"{float(written):.6f}"
+
+
 def usage_error(*arguments):
     """Last line on standard error of a command that is used wrongly."""
     return run_here(*arguments, code=2).stderr.splitlines()[-1]

@@ -1,33 +1,18 @@
-"""LIBSVM's own programs read our models and give our predictions, and the other way round.
-
-``svm-train`` and ``svm-predict`` are taken from the folder that ``LIBSVM_PROGRAMS`` names, or from
-the PATH; without them all of this is skipped.
-"""
+"""LIBSVM's own programs read our models and give our predictions, and the other way round."""
 
 import gzip
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import answer, libsvm_text, run_here, two_clouds
 from sklearn.metrics.pairwise import rbf_kernel
+from support.libsvm_programs import needs_programs, program
 
-PROGRAMS = {
-    name: shutil.which(name, path=os.environ.get("LIBSVM_PROGRAMS"))
-    for name in ("svm-train", "svm-predict")
-}
 FOLDER = Path(os.environ.get("BIGSVM_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        None in PROGRAMS.values(),
-        reason="no svm-train and svm-predict of LIBSVM in LIBSVM_PROGRAMS or on the PATH",
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_programs]
 
 KINDS = {
     "c-svc": ("-s", 0, {"--C": "-c"}, [("--C", 2)]),
@@ -44,12 +29,6 @@ KERNELS = {
 }
 LETTERS = {"--gamma": "-g", "--coef0": "-r", "--degree": "-d"}
 OF_REAL_DATA = {"eps-svr": "mpg.scale", "nu-svr": "mpg.scale"}
-
-
-def program(name, *arguments):
-    """Run one of LIBSVM's programs to its end."""
-    command = [PROGRAMS[name], *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
 
 
 @pytest.fixture(params=["made", "real"])
