@@ -37,7 +37,7 @@ largest ψ there was; then all are looked at again, and others watched.
 
 from __future__ import annotations
 
-from math import log10
+from math import ldexp, log10
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -311,21 +311,40 @@ def _worst(w: Watched, active: int) -> int:
     return p
 
 
+@inner
+def _sift(heap: F8, at: int, n: int) -> None:
+    """Let the number at `at` sink in a heap of n numbers, whose largest one is the first."""
+    number = heap[at]
+    while 2 * at + 1 < n:
+        below = 2 * at + 1
+        if below + 1 < n and heap[below + 1] > heap[below]:
+            below += 1
+        if not heap[below] > number:
+            break
+        heap[at] = heap[below]
+        at = below
+    heap[at] = number
+
+
 @compiled
 def threshold(d: F8, ordered: F8, bound: float, method: int) -> float:
-    """Find θ of D, (k,) float64, by one of the two methods; `ordered` (k,) is room to sort in."""
+    """Find θ of D, (k,) float64, by one of the two methods; `ordered` (k,) is room for a heap."""
     k = d.shape[0]
     theta = 0.0
     if method == EXACT:
-        ordered[:] = d
-        ordered.sort()
+        for r in range(k):
+            ordered[r] = d[r]
+        for r in range(k // 2 - 1, -1, -1):
+            _sift(ordered, r, k)
         total, theta = -bound, np.inf
         for s in range(1, k + 1):
-            largest = ordered[k - s]
+            largest = ordered[0]
             if largest <= theta and s > 1:
                 break
             total += largest
             theta = total / s
+            ordered[0] = ordered[k - s]
+            _sift(ordered, 0, k - s)
         return float(theta)
     total = 0.0
     for r in range(k):
@@ -387,7 +406,7 @@ def _move(s: RowProblem, w: Watched, row: F4, n_changed: int) -> None:
 @compiled
 def level(s: RowProblem, cooling: int, tol: float) -> float:
     """By how much rows have to violate now to be looked at; `tol` in the end."""
-    t, height = s.counters[0], FIRST_LEVEL * 0.5 ** s.counters[2]
+    t, height = s.counters[0], ldexp(FIRST_LEVEL, -s.counters[2])
     if cooling == LOG:
         height /= log10(t + 10.0)
     else:
@@ -427,7 +446,8 @@ def _step_among(
     """
     while s.counters[0] < stop_at:
         height = level(s, cooling, tol)
-        t, other = _worst(w, 1), _worst(w, 0)
+        # Numba would compile `_worst` again for each literal.
+        t, other = _worst(w, np.int64(1)), _worst(w, np.int64(0))
         if other >= 0 and w.violation[other] > height:
             enough = max(height, share * w.violation[other])
             t = other if t < 0 or w.violation[t] <= enough else t
@@ -453,7 +473,7 @@ def _step_among(
     return STEPS_SPENT, -1
 
 
-@inner
+@compiled
 def _take_turns(
     s: RowProblem, rows: F4, slots: I4, used: I8, method: int, tol: float, stop_at: int
 ) -> tuple[int, int]:
@@ -466,7 +486,10 @@ def _take_turns(
         place = s.counters[0] % size
         if place == 0:
             _look(s.all)
-            if s.violation.max() <= tol:
+            largest = np.float32(0.0)
+            for row in range(len(s.violation)):
+                largest = max(largest, s.violation[row])
+            if largest <= tol:
                 return CONVERGED, -1
             if s.counters[2] <= s.counters[0] - size:  # nothing has changed in a whole pass
                 return STALLED, -1
@@ -508,24 +531,20 @@ def _advance(
     It begins and ends with a look at all, so that what it does follows from alpha and gradient.
     """
     stop_at = s.counters[0] + max_steps
-    if len(s.turn) > 0:
-        status, p = _take_turns(s, rows, slots, used, method, tol, stop_at)
-        return status, p
     share = 1.0 if order == WORST else 0.0 if order == ACTIVE else SHARE
-    if len(s.some.places) == 0:
-        status, p = _step_among(s, s.all, rows, slots, used, method, share, cooling, tol, stop_at)
-        return status, p
+    watches = len(s.some.places) > 0
     while True:
-        if s.down_to[0] < 0.0:  # or else a kernel row was missing
+        if watches and s.down_to[0] < 0.0:  # or else a kernel row was missing
             gap = _choose(s)
             if gap <= tol:
                 return CONVERGED, -1
             if s.counters[0] >= stop_at:
                 return STEPS_SPENT, -1
             s.down_to[0] = SHARE * gap
-        status, p = _step_among(
-            s, s.some, rows, slots, used, method, share, cooling, s.down_to[0], stop_at
-        )
+        among, least = (s.some, s.down_to[0]) if watches else (s.all, tol)
+        status, p = _step_among(s, among, rows, slots, used, method, share, cooling, least, stop_at)
+        if not watches:
+            return status, p
         if status == NEED_ROW:
             # Whoever brings it brings others by what is known of them.
             for t in range(len(s.some.places)):
@@ -576,5 +595,10 @@ def run(
     status, row : int
         As `bigsvm.core.smo.run` returns them.
     """
-    result: tuple[int, int] = _advance(s, rows, slots, used, method, order, cooling, tol, max_steps)
+    result: tuple[int, int]
+    if len(s.turn):
+        stop_at = int(s.counters[0]) + max_steps
+        result = _take_turns(s, rows, slots, used, method, tol, stop_at)
+    else:
+        result = _advance(s, rows, slots, used, method, order, cooling, tol, max_steps)
     return result
