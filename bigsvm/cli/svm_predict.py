@@ -41,8 +41,8 @@ def command(
     standard output, and the accuracy then goes to standard error.
 
     \b
-    -b 0|1     whether to write probabilities, or of a regression to say how far targets are from
-               predictions; the model must have them
+    -b 0|1     whether to write probabilities, and the label of the largest; of a regression to say
+               how far targets are from predictions; the model must have them
     -q         no output
 
     \b
@@ -86,12 +86,17 @@ def command(
                 display.warn(f"the rows have {n_more} more columns than the training data")
             kept = "probabilities" if wants_probabilities else None
             with room_for(model, store.rows.n_rows, path, kept) as room:
+                likeliest = np.empty(store.rows.n_rows, np.int64)
+                by_probability = wants_probabilities and model.classes is not None
 
                 def keep(part: slice, values: "NDArray[np.float64]") -> None:
+                    kept_values = values
+                    if by_probability:
+                        of_classes = model.probabilities_of(values)
+                        likeliest[part] = _likeliest(of_classes, _step(model))
+                        kept_values = values if model.rule is None else of_classes
                     if room is not None:
-                        room[part] = (
-                            values if model.rule is None else model.probabilities_of(values)
-                        )
+                        room[part] = kept_values
 
                 codes = model.decide(
                     store.rows,
@@ -99,6 +104,8 @@ def command(
                     threads=default_threads(),
                     block_bytes=min(PREDICTION_BLOCKS, int(budget * BLOCK_SHARE)),
                 )
+                if by_probability:
+                    codes = likeliest
                 labels = store.labels()
                 order = np.argsort(store.original_rows(), kind="stable")
                 predicted = _predicted(model, codes, room)
@@ -113,6 +120,17 @@ def command(
         said = [*(noise_lines(model) if wants_probabilities else ())]
         said += _quality(model, predicted, labels)
         say("\n".join(said), on_error=on_error)
+
+
+def _step(model: "KernelExpansion") -> int:
+    """Step of LIBSVM's order of the classes, whose first of two labels is the second class here."""
+    return -1 if model.rule is None else 1
+
+
+def _likeliest(probabilities: "NDArray[np.float64]", step: int) -> "NDArray[np.int64]":
+    """Places of the largest probabilities; of equal ones that of the label LIBSVM lists first."""
+    places: NDArray[np.int64] = probabilities[:, ::step].argmax(axis=1)
+    return places if step == 1 else probabilities.shape[1] - 1 - places
 
 
 def _predicted(
@@ -137,8 +155,7 @@ def _probability_lines(
     probabilities: "Callable[[NDArray[np.int64]], NDArray[np.float64]]",
 ) -> "Iterator[str]":
     """Write labels and probabilities, which LIBSVM lists in the order of its model file."""
-    # Of two classes the first label there is the second class here.
-    step = -1 if model.rule is None else 1
+    step = _step(model)
     if model.classes is None:
         yield "label normal outlier\n"
     else:

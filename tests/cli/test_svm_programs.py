@@ -232,8 +232,38 @@ def test_probabilities_of_many_classes(tmp_path, monkeypatch):
     model = read_libsvm_model("train.model")
     assert head == f"labels {' '.join(f'{label:g}' for label in model.classes)}"
     found = np.array([line.split() for line in lines], float)
-    np.testing.assert_allclose(found[:, 1:], model.probabilities(X.astype(np.float32)), rtol=1e-3)
-    np.testing.assert_array_equal(found[:, 0], np.take(model.classes, model.decide(X)))
+    expected = model.probabilities(X.astype(np.float32))
+    np.testing.assert_allclose(found[:, 1:], expected, rtol=1e-3)
+    np.testing.assert_array_equal(found[:, 0], np.take(model.classes, expected.argmax(axis=1)))
+
+
+@pytest.mark.parametrize("centers", [2, 3])
+def test_with_probabilities_labels_are_those_of_the_largest_as_libsvms_are(
+    centers, tmp_path, monkeypatch
+):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    monkeypatch.chdir(tmp_path)
+    X, y = make_blobs(300, centers=centers, cluster_std=6.0, random_state=0)
+    (tmp_path / "train").write_text(libsvm_text(X, y))
+    run_here("svm-train", "-q", "-b", "1", "-g", "0.3", "train")
+    if centers == 2:  # probabilities of 0.5 far from the threshold
+        text = Path("train.model").read_text()
+        Path("train.model").write_text(re.sub("probB .*", "probB 0.7", text))
+    said = run_here("svm-predict", "-b", "1", "train", "train.model", "out").stdout
+    found = np.loadtxt("out", skiprows=1)
+    y, x = svmutil.svm_read_problem("train")
+    theirs, _, p = svmutil.svm_predict(y, x, svmutil.svm_load_model("train.model"), "-q -b 1")
+    second, first = np.sort(p, axis=1)[:, -2:].T
+    # LIBSVM couples pairs by an iteration that it stops at 0.005 / k.
+    clear = first - second > (1e-9 if centers == 2 else 0.02)
+    assert clear.mean() > 0.5
+    np.testing.assert_array_equal(found[clear, 0], np.array(theirs)[clear])
+    without = run_here("svm-predict", "-q", "train", "train.model", "plain")
+    assert without.stdout == ""
+    signs, _, _ = svmutil.svm_predict(y, x, svmutil.svm_load_model("train.model"), "-q")
+    np.testing.assert_array_equal(np.loadtxt("plain"), signs)
+    assert (np.loadtxt("plain") != found[:, 0]).any()  # near the threshold, or among tied votes
+    assert said.startswith(f"Accuracy = {100 * (found[:, 0] == y).mean():g}%")
 
 
 @pytest.mark.parametrize("kind", ["c-svc", "one-class", "eps-svr", "many"])
