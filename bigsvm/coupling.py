@@ -9,10 +9,10 @@ Of functions of one class each, a sigmoid is ``softmax(a v)``: `a` is fitted by 
 (temperature scaling; Guo, Pleiss, Sun and Weinberger 2017). An isotonic calibration gives the
 probability of each class against the rest; they are divided by their sum.
 
-The largest probability is that of the predicted class: a softmax keeps the order of the values, and
-coupled probabilities are moved as little as that takes (`raise_predicted`), for which few rows have
-a reason: those whose votes are tied or nearly so. LIBSVM, and so models read from its files, have
-the coupled probabilities as they are.
+The largest probability is that of the predicted class. A softmax keeps the order of the values.
+Coupled probabilities are moved as little as it takes (`raise_predicted`) in the few rows where that
+is needed, most of which have tied votes, and isotonic ones where they are equal. LIBSVM, and so
+models read from its files, have the coupled probabilities as they are.
 
 A softmax is monotone: a probability rises with the value of its class. Coupled ones are not always.
 Where the probabilities of all pairs agree with one another, p_i rises with each r_ij: there the
@@ -69,13 +69,20 @@ def class_probabilities(calibration: Calibration, values: F8, rule: str | None, 
     k : int
         Classes of the model.
     """
-    if rule in OF_PAIRS:
-        coupled = couple(calibration.probability(values), k)
-        of_libsvm = calibration.method == "sigmoid" and calibration.numbers.shape[1] > 1
-        return coupled if of_libsvm else raise_predicted(coupled, decide(values, rule, k))
     if rule is None:
         second = calibration.probability(values)
         return np.stack([1 - second, second], axis=1)
+    if rule in OF_PAIRS:
+        probabilities = couple(calibration.probability(values), k)
+        if calibration.method == "sigmoid" and calibration.numbers.shape[1] > 1:
+            return probabilities  # of LIBSVM
+    else:
+        probabilities = _of_classes(calibration, values, k)
+    return raise_predicted(probabilities, decide(values, rule, k))
+
+
+def _of_classes(calibration: Calibration, values: F8, k: int) -> F8:
+    """Probabilities of classes by functions of one class each, (n, k)."""
     if calibration.method == "sigmoid":
         # Differences that overflow are cut, so that they can be multiplied by a slope of 0.
         with np.errstate(over="ignore"):

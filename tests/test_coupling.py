@@ -28,6 +28,9 @@ def sigmoid(slope, offset=0.0):
     return Calibration(method="sigmoid", numbers=np.array([[slope], [offset]]))
 
 
+STEPS = Calibration(method="isotonic", numbers=np.array([[-1.0, 0.0, 0.5], [0.1, 0.5, 0.8]]))
+
+
 def blobs(n, k, seed=0, *, spread=0.7):
     """Values of class pairs, classes of rows, and values of classes, which overlap."""
     rng = np.random.default_rng(seed)
@@ -208,11 +211,14 @@ def test_values_that_are_not_finite_are_refused(rule):
         fit_classes("sigmoid", values, np.arange(6) % 3, None, rule=rule, k=3)
 
 
+@pytest.mark.parametrize("made", [sigmoid(1.0), sigmoid(0.0), STEPS])
+@settings(max_examples=30)
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.floats(0.1, 30))
-def test_the_predicted_class_is_the_likeliest_of_pairs(k, seed, scale):
-    values = np.random.default_rng(seed).normal(size=(20, k * (k - 1) // 2)) * scale
-    for rule in votes.OF_PAIRS:
-        found = class_probabilities(sigmoid(1.0), values, rule, k)
+def test_the_predicted_class_is_the_likeliest(made, k, seed, scale):
+    rng = np.random.default_rng(seed)
+    for rule in votes.RULES:
+        values = rng.normal(size=(20, votes.n_functions(rule, k))) * scale
+        found = class_probabilities(made, values, rule, k)
         np.testing.assert_array_equal(found.argmax(axis=1), votes.decide(values, rule, k))
         assert ((found >= 0) & (found <= 1)).all()
         np.testing.assert_allclose(found.sum(axis=1), 1)

@@ -121,10 +121,10 @@ def command(
     class, by AUC (two classes), log loss and Brier score (with a calibration) and the confusion
     matrix; regressions by the mean squared error and R².
 
-    Labels are decided by the decision values, with --probability too: close to a threshold a label
-    may not have the largest probability. With two classes the sign decides. With more classes there
-    is a decision value for each pair of classes, (1, 2), (1, 3), …, (2, 3), …, positive for the
-    second class of the pair, or one for each class.
+    Labels are decided by the decision values, with --probability too. With two classes the sign
+    decides, so close to the threshold a label may have the smaller probability. With more classes
+    there is a decision value for each pair of classes, (1, 2), (1, 3), …, (2, 3), …, positive for
+    the second class of the pair, or one for each class.
 
     A model that `bigsvm export` wrote in LIBSVM's format scales rows by the .range file beside it.
 

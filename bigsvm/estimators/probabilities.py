@@ -59,9 +59,9 @@ class ClassProbabilities(KernelMachine):
 
         By the calibration, and so only where the parameter of that name is set. With more than two
         classes and ``multiclass="ovo"`` or ``"ddag"`` they are those that fit the probabilities of
-        all pairs best (Wu, Lin and Weng 2004). The largest is then that of the predicted class for
-        nearly all rows; of functions of one class each it always is. Lazy where `decision_function`
-        is, and in its order.
+        all pairs best (Wu, Lin and Weng 2004), moved where the predicted class would not have the
+        largest. With more than two classes it always has. Lazy where `decision_function` is, and in
+        its order.
         """
         return probabilities(self, X, of_rows, order)
 

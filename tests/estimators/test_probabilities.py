@@ -473,11 +473,7 @@ class TestManyClasses:
         np.testing.assert_array_equal(found.argmax(axis=1), model.predict(others))
         model = bigsvm.SVC(C=10, gamma=0.05, calibration="sigmoid").fit(X, y)
         found = model.predict_proba(others)
-        # The winner has won all its pairs.
-        clear = np.round(model.decision_function(others).max(axis=1)) == 9
-        assert clear.mean() > 0.95
-        same = found.argmax(axis=1) == model.predict(others)
-        assert same[clear].mean() > 0.995
+        np.testing.assert_array_equal(found.argmax(axis=1), model.predict(others))
         assert log_loss(labels, found) < 0.2
 
     @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
