@@ -11,7 +11,7 @@ probability of each class against the rest; they are divided by their sum.
 
 The largest probability is that of the predicted class. A softmax keeps the order of the values.
 Coupled probabilities are moved as little as it takes (`raise_predicted`) in the few rows where that
-is needed, most of which have tied votes, and isotonic ones where they are equal. LIBSVM, and so
+is needed, such as those with tied votes, and isotonic ones where they are equal. LIBSVM, and so
 models read from its files, have the coupled probabilities as they are.
 
 A softmax is monotone: a probability rises with the value of its class. Coupled ones are not always.

@@ -2,7 +2,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_blobs, make_moons
 from sklearn.exceptions import NotFittedError
 
 import bigsvm
@@ -52,6 +52,33 @@ def test_the_graph_has_the_probabilities_of_a_sigmoid(method, moons):
     if method == "sigmoid":
         [found] = graph.run(["probabilities"], {"X": X})
         np.testing.assert_allclose(found, fitted.predict_proba(X), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        bigsvm.CrammerSingerSVC(calibration="sigmoid"),
+        bigsvm.SVC(calibration="sigmoid", multiclass="ovr"),
+    ],
+)
+def test_the_graph_has_a_softmax_of_many_classes(estimator):
+    reference = pytest.importorskip("onnx.reference")
+    X, y = make_blobs(90, centers=3, cluster_std=3.0, random_state=0)
+    fitted = estimator.fit(X, y)
+    graph = reference.ReferenceEvaluator(to_onnx(fitted))
+    [found] = graph.run(["probabilities"], {"X": X})
+    np.testing.assert_allclose(found, fitted.predict_proba(X), atol=1e-9)
+
+
+def test_the_graph_has_no_marks_and_no_noise():
+    pytest.importorskip("onnx")
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    for estimator in (
+        bigsvm.OneClassSVM(nu=0.3, calibration="density"),
+        bigsvm.SVR(calibration="laplace"),
+    ):
+        graph = to_onnx(estimator.fit(X, X[:, 0]))
+        assert [output.name for output in graph.graph.output if "prob" in output.name] == []
 
 
 @pytest.mark.parametrize("labels", [(3, 7), ("a", "b")])
