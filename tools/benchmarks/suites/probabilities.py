@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tools.benchmarks.bench import Suite
+from tools.benchmarks.children import machine
 from tools.benchmarks.data import DataSet, data_folder, is_skipped, load
 from tools.benchmarks.results import at_least, at_most, table, verdicts
 
@@ -207,8 +208,7 @@ def run(options: argparse.Namespace) -> int:
         if not is_skipped(DATA[name]):
             shown, held = measure(name, options)
             lines, limits = lines + shown, limits + held
-    print(table(HEADER, lines))
-    print(verdicts(limits))
+    print(f"{machine(1)}\n\n{table(HEADER, lines)}\n\n{verdicts(limits)}")
     return 0
 
 
