@@ -26,6 +26,8 @@ LINE_EVERY = 10.0
 """Seconds between two plain lines of something that reports all the time."""
 MOVE_EVERY = 0.1
 """Seconds between two moves of a bar over what may take less than a millisecond each."""
+LEAST_DONE = 0.05
+"""Share of the work before which its pace says little, as code is loaded first."""
 MOST_NAMED = 8
 """Workers that are named when they join a run: a line for each of hundreds tells nothing."""
 
@@ -181,6 +183,14 @@ class Pace:
         first, began = self._first
         return (done - first) / (now - began) if done > first and now > began else None
 
+    def seconds_left(self, done: float, total: float) -> float | None:
+        """Return how many seconds the rest takes at this pace; None if it is too early to say."""
+        rate = self.per_second(done)
+        if rate is None or self._first is None:
+            return None
+        first = self._first[0]
+        return (total - done) / rate if done - first >= LEAST_DONE * (total - first) else None
+
 
 class TrainingProgress:
     """Listens to a training run.
@@ -306,8 +316,9 @@ class TrainingProgress:
             self._sweep, self._pace = event.sweep, Pace()
         note = f"{count(event.rows_done)} of {count(event.n_rows)} rows"
         if (rate := self._pace.per_second(event.rows_done)) is not None:
-            left = (event.n_rows - event.rows_done) / rate
-            note += f", {count(round(rate))} rows/s, this sweep ends in {duration(left)}"
+            note += f", {count(round(rate))} rows/s"
+        if (left := self._pace.seconds_left(event.rows_done, event.n_rows)) is not None:
+            note += f", this sweep ends in {duration(left)}"
         if self._threads_of:
             note += f", {plural(len(self._threads_of), 'worker')}"
         if self._gap is not None:
@@ -316,13 +327,13 @@ class TrainingProgress:
 
     def _pairs(self, event: events.PairsUnderWay) -> None:
         now = time.monotonic()
-        rate = self._pace_of_pairs.per_second(event.work_done)
+        left = self._pace_of_pairs.seconds_left(event.work_done, event.work)
         if now - self._last_pair < MOVE_EVERY and event.done < event.n_pairs:
             return
         self._last_pair = now
         note = f"{count(event.done)} of {count(event.n_pairs)} done"
-        if rate is not None:
-            note += f", all end in about {duration((event.work - event.work_done) / rate)}"
+        if left is not None:
+            note += f", all end in about {duration(left)}"
         self._display.move("pairs of classes", note, event.work_done, event.work)
 
     def _swept(self, event: events.Swept) -> None:

@@ -150,13 +150,16 @@ def test_time_left_of_pairs_is_of_this_process_and_of_their_work(clock):
     show = TrainingProgress(recorder)
     # Resumed after 10 pairs: they are not of this process.
     show(events.PairsUnderWay(10, 45, 100.0, 500.0, *TOTALS))
-    clock[0] += 4
+    clock[0] += 2
+    show(events.PairsUnderWay(10, 45, 110.0, 500.0, *TOTALS))  # too little to tell the pace
+    clock[0] += 2
     show(events.PairsUnderWay(11, 45, 200.0, 500.0, *TOTALS))
     clock[0] += 0.01  # too soon after the last one to be shown
     show(events.PairsUnderWay(12, 45, 210.0, 500.0, *TOTALS))
     show(events.PairsUnderWay(45, 45, 500.0, 500.0, *TOTALS))
     assert recorder.moves == [
         ("pairs of classes", "10 of 45 done", 100.0, 500.0),
+        ("pairs of classes", "10 of 45 done", 110.0, 500.0),
         ("pairs of classes", "11 of 45 done, all end in about 12.0 s", 200.0, 500.0),
         ("pairs of classes", "45 of 45 done, all end in about 0.0 s", 500.0, 500.0),
     ]
