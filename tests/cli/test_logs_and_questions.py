@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 import pytest
 from command_line import finish, libsvm_text, run_here, start, two_clouds
@@ -58,12 +59,23 @@ def test_plan_logs_its_samples(data, tmp_path, monkeypatch):
     assert "100 rows took" in said.stderr
 
 
-def test_easy_logs_its_search(tmp_path):
-    X, y = two_clouds(200)
+@pytest.mark.slow
+def test_easy_logs_its_search_and_hands_questions_on(tmp_path):
+    X, y = two_clouds(4000)
     (tmp_path / "text").write_text(libsvm_text(X, y))
-    words = ("--folds", "2", "--log2-C", "0,0,1", "--log2-gamma", "-1,-1,1", "--log", "log")
-    finish(start("easy", "text", *words, cwd=tmp_path))
-    assert {"Fitted", "Ended"} <= {line["event"] for line in lines_of(tmp_path / "log")}
+    words = ("--folds", "5", "--log2-C", "5,9,2", "--log2-gamma", "0,3,1", "--log", "log")
+    easy = start("easy", "text", *words, "--quiet", cwd=tmp_path)
+    line = next(line for line in easy.stdout if line.startswith("$ bigsvm search "))
+    assert "--log log" in line
+    log = tmp_path / "log"
+    while not (log.exists() and "Solving" in log.read_text()):
+        time.sleep(0.05)
+    easy.send_signal(signal.SIGUSR1)
+    time.sleep(3)
+    easy.send_signal(signal.SIGTERM)
+    _, err = finish(easy, code=143)
+    assert "checkpoint 1 written" in err
+    assert lines_of(log)[-1]["event"] == "failed"
 
 
 @pytest.mark.parametrize("command", ["cv", "search", "plan"])
