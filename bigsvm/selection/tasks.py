@@ -2,7 +2,7 @@
 
 A line is a task where its rows, and the memory of one of its fits, fit a worker. The plan of that
 memory is the one of this machine, so that results have the same bits wherever they are made. Other
-lines are fitted here, and workers do their passes.
+lines, and a line alone, are fitted here, and workers do their passes.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ def _fitted_by_workers(
             "%d of %d lines are tasks: a worker has %s for each", len(sent), len(lines),
             show_bytes(max(most, 0)),
         )  # fmt: skip
-        if not sent:
-            return
+        if len(sent) < 2:
+            return  # this process has more threads for a line alone than a worker, and all workers
         job = workforce.open_job(Job(portable, None, None, 0.0, source.is_sparse))
         calls = [Call(fit_line_here, None, (number,)) for number in sent]
 
