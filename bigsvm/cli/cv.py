@@ -46,8 +46,8 @@ def command(
     A fold gives weight 0 to the rows that it tests, so that no rows are copied. Each fit is
     certified like one of `bigsvm train`, whose options this command has; --max-time and --max-iter
     limit each fit. With --checkpoint, the same command goes on after a signal or a kill, and has
-    the same scores. With --scheduler each fold, or all that one run trains, is a task for a
-    worker, where it fits.
+    the same scores. With --scheduler each fold is a task for a worker, where it fits, unless one
+    run trains all folds.
 
     \b
     Examples:

@@ -58,9 +58,8 @@ def cross_validate(
     X, y, sample_weight, client, worker_memory
         As its ``fit`` takes them; `y` also where a one-class estimator is compared with labels.
         Rows of weight 0 are neither trained on nor tested. Weights have no part in the scores.
-        With a client each fold, or all that one run trains, is a task for a worker, if its rows
-        and the memory of the run fit there; otherwise workers do the passes of one run after the
-        other.
+        With a client each fold is a task for a worker, if its rows and the memory of its run fit
+        there. Otherwise, and where one run trains all folds, workers do the passes.
     cv : int, splitter of scikit-learn, (n_rows,) integers, or iterable of pairs
         A number of folds, stratified for classifiers, without shuffling, as in scikit-learn; the
         rows of a store are shuffled already, unless it was made without. Or the number of the fold

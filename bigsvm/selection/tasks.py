@@ -279,8 +279,8 @@ def _bytes_of_task(fits: FoldFits, line: Line) -> float:
     estimator = clone(fits.estimator).set_params(**line.points[0], memory=fits.memory)
     if callbacks_of(estimator):
         return np.inf  # they are called in this process
-    parameters = estimator._parameters()
     try:
+        parameters = estimator._parameters()
         rows = fits.training_rows(estimator, line.folds[0], line.n_rows)
         needed = sum(projected_parts(*rows, parameters).values())
         if trains_together(fits, line):

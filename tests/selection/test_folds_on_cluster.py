@@ -93,13 +93,15 @@ def test_a_line_of_the_grid_is_a_task(client, store, sent, halving, monkeypatch)
 
 
 def test_points_that_training_refuses_have_no_score(client, sent):
-    search = bigsvm.SearchCV(bigsvm.NuSVC(memory=MEMORY), {"nu": [0.2, 0.99]}, cv=2, refit=False)
+    search = bigsvm.SearchCV(
+        bigsvm.NuSVC(memory=MEMORY), {"nu": [0.2, 0.3, 0.99]}, cv=2, refit=False
+    )
     y = np.arange(300) % 5 == 0
     with pytest.warns(FitFailedWarning, match="'nu': 0.99. cannot be trained: nu is 0.99") as there:
         scores = search.fit(ROWS, y, client=client).cv_results_["mean_test_score"]
-    assert np.isfinite(scores[0])
-    assert np.isnan(scores[1])
-    assert len(sent) == 1, "what no fold can be trained with is refused here"
+    assert np.isfinite(scores[:2]).all()
+    assert np.isnan(scores[2])
+    assert len(sent) == 2, "what no fold can be trained with is refused here"
     with pytest.warns(FitFailedWarning) as here:
         search.fit(ROWS, y)
     assert sorted(str(w.message) for w in here) == sorted(str(w.message) for w in there)
@@ -110,16 +112,17 @@ def test_points_that_training_refuses_have_no_score(client, sent):
 def test_what_a_fold_is_refused_for_is_said_as_here(client, sent):
     estimator, y = bigsvm.SVC(memory=MEMORY), np.arange(300) > 200
     search = bigsvm.SearchCV(
-        estimator, {"C": [1.0]}, cv=np.arange(300) // 150, refit=False, error_score="raise"
+        estimator, {"kernel": ["rbf", "poly"]}, cv=np.arange(300) // 150, refit=False,
+        error_score="raise",
     )  # fmt: skip
     for there in (client, None):
         with pytest.raises(DataError, match=r"^y has one class only .False"):
             search.fit(ROWS, y, client=there)
-    assert len(sent) == 1
+    assert len(sent) == 2
 
 
 def test_scores_of_any_kind(client, sent):
-    estimator = bigsvm.SVC(gamma=0.5, memory=MEMORY)
+    estimator = bigsvm.SVC(memory=MEMORY)
 
     def n_wrong(fitted, X, y):
         return int((fitted.predict(X) != y).sum())
@@ -131,7 +134,7 @@ def test_scores_of_any_kind(client, sent):
             return n_wrong(fitted, X, y)
 
     expected = bigsvm.cross_validate(estimator, ROWS, LABELS, cv=2, scoring=n_wrong)
-    for scoring, n_tasks in ((n_wrong, 1), (locked, 0)):
+    for scoring, n_tasks in ((n_wrong, 2), (locked, 0)):
         sent.clear()
         made = bigsvm.cross_validate(
             estimator, ROWS, LABELS, cv=2, scoring=scoring, client=client
@@ -154,15 +157,16 @@ def test_workers_compute_the_passes_of_folds_that_do_not_fit_them(client, sent):
 
 
 def test_finished_lines_are_kept(client, store, sent, tmp_path):
+    grid = {**GRID, "gamma": [0.2, 1.0, 2.0]}
     search = bigsvm.SearchCV(
-        bigsvm.SVC(memory=MEMORY), GRID, cv=2, refit=False, checkpoint=tmp_path
+        bigsvm.SVC(memory=MEMORY), grid, cv=2, refit=False, checkpoint=tmp_path
     )  # fmt: skip
     here = search.fit(store).cv_results_
     recorded = sorted((tmp_path / "fits").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     for path in recorded[4:]:
         path.unlink()
     assert_same(here, search.fit(store, client=client).cv_results_)
-    assert sent == ["bigsvm-search"]
+    assert sent == ["bigsvm-search"] * 2
     sent.clear()
     assert_same(here, search.fit(store, client=client).cv_results_)
     assert not sent
@@ -297,16 +301,29 @@ FORMULATIONS = {
 }
 
 
+def size_of_model(fitted, X, y):
+    """Score that only equal bits share."""
+    return float(abs(fitted.model_.coefficients).sum())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMULATIONS)
 def test_every_formulation_has_the_same_bits(client, sent, name):
+    """A number for gamma lets folds be trained together."""
     estimator, y = FORMULATIONS[name]
-    estimator = clone(estimator).set_params(memory=MEMORY, n_jobs=2)
-    scoring = "accuracy" if name == "one-class" else None
-    options = {"cv": 3, "scoring": scoring, "sample_weight": 1.0 + (np.arange(300) % 3)}
-    if name == "crammer-singer":
-        del options["sample_weight"]
-    here = bigsvm.cross_validate(estimator, ROWS, y, **options)
-    there = bigsvm.cross_validate(estimator, ROWS, y, **options, client=client)
-    assert len(sent) == 3
+    search = bigsvm.SearchCV(
+        clone(estimator).set_params(memory=MEMORY, n_jobs=2),
+        {"gamma": [0.5, "scale"]}, cv=3, refit=False, scoring=size_of_model,
+    )  # fmt: skip
+    weights = None if name == "crammer-singer" else 1.0 + np.arange(300) % 3
+    here = search.fit(ROWS, y, weights).cv_results_
+    there = search.fit(ROWS, y, weights, client=client).cv_results_
+    assert len(sent) == 2
     assert_same(here, there)
+
+
+def test_a_line_alone_is_fitted_here(client, sent):
+    estimator = bigsvm.SVC(gamma=0.5, memory=MEMORY)
+    here = bigsvm.cross_validate(estimator, ROWS, LABELS, cv=2)
+    assert_same(here, bigsvm.cross_validate(estimator, ROWS, LABELS, cv=2, client=client))
+    assert not sent
