@@ -42,6 +42,13 @@ def test_invalid_sizes_are_refused(text):
         parse_bytes(text)
 
 
+def test_the_sizes_that_there_are_are_named():
+    with pytest.raises(ParameterError, match=r"write it like 4GB, .*, or 50% of that of this"):
+        parse_bytes("auto")
+    with pytest.raises(ParameterError, match=r"disk_cache 'auto' is not .* or 800000000$"):
+        parse_bytes("auto", "disk_cache")
+
+
 @pytest.mark.parametrize(("n", "text"), [
     (0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (1234567, "1.235 MB"), (4e9, "4 GB"),
     (5.2e12, "5200 GB"),

@@ -64,6 +64,12 @@ class TestConvert:
         assert f"{text}:2:5" in error_of("convert", text, tmp_path / "store")
         assert [path.name for path in tmp_path.iterdir()] == ["bad.libsvm"]
 
+    def test_text_is_checked(self, data, tmp_path):
+        """As checkdata.py of LIBSVM's tools does."""
+        run_here("convert", "--strict", data / "train.libsvm", tmp_path / "store")
+        (tmp_path / "text").write_text("1 1:2\n\n-1 1:1\n")
+        assert "text:2" in error_of("convert", "--strict", tmp_path / "text", tmp_path / "s")
+
     def test_folders_and_patterns_are_refused_with_the_remedy(self, tmp_path):
         (tmp_path / "parts").mkdir()
         for name, remedy in (

@@ -2,11 +2,13 @@
 
 import logging
 
+import numba
 import numpy as np
 import pytest
 from support.problems import blobs, clouds
 
 import bigsvm
+from bigsvm.callbacks import Callback
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.watching import MOST_OF_PAIRS
 
@@ -64,6 +66,18 @@ def test_progress_is_shown_if_asked_for(name, capsys):
     assert "900 rows, 5 columns; working sets of up to" in err
     for sweep in machine.history_["sweep"]:
         assert f"\nsweep {sweep}: gap " in err
+
+
+def test_a_person_is_told_that_functions_are_compiled(capsys):
+    """Once, in the progress of the first fit on a machine."""
+
+    class Compiling(Callback):
+        def listener(self, estimator):
+            return lambda event: numba.njit(lambda x: x + 1)(1) and None
+
+    for verbose in (0, 1):
+        bigsvm.SVC(verbose=verbose).set_callbacks(Compiling()).fit(X, Y)
+        assert capsys.readouterr().err.count("compiling for this processor") == verbose
 
 
 @pytest.mark.parametrize("name", SWEEPING)

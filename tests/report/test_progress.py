@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 
+import numba
 import pytest
 
 from bigsvm.report.progress import (
@@ -94,6 +95,14 @@ def test_checkpoints_every_second_are_not_a_line_each(capsys, monkeypatch):
             now[0] += 1
     shown = [int(line.split()[1]) for line in capsys.readouterr().err.splitlines()]
     assert shown == list(range(1, 26, round(LINE_EVERY)))
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_command_says_once_that_it_compiles(quiet, capsys):
+    with Display(quiet=quiet):
+        for _ in range(2):
+            numba.njit(lambda x: x + 1)(1)
+    assert capsys.readouterr().err.count("compiling for this processor") == (not quiet)
 
 
 def test_quiet_leaves_warnings(capsys):
