@@ -281,7 +281,7 @@ def fit_density(values: Values, weights: Values | None = None) -> Calibration:
         summed = np.cumsum(weights[n_outside:])
         places = np.searchsorted(summed, fifths[1:] * summed[-1] / half, side="left")
         ends[half + 1 :] = values[n_outside + np.minimum(places, len(summed) - 1)]
-    marks = (ends[:-1] + ends[1:]) / 2
+    marks = ends[:-1] / 2 + ends[1:] / 2
     return Calibration(method="density", numbers=marks[None], n_rows=len(values))
 
 

@@ -187,7 +187,9 @@ def test_a_density_is_a_step_for_each_mark():
     np.testing.assert_allclose(found, [0.001, 0.1, 0.1, 0.5, 0.5, 0.5, 0.9, 0.999, 0.999])
 
 
-@pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], [-1.0, -2.0], [0.0], [-1.0, 1.0]])
+@pytest.mark.parametrize(
+    "values", [[1.0, 2.0, 3.0], [-1.0, -2.0], [0.0], [-1.0, 1.0], [1e308] * 9, [-1e308] * 9]
+)
 def test_a_side_without_rows_has_marks_at_the_threshold(values):
     made = fit_density(np.array(values))
     assert (np.diff(made.numbers[0]) >= 0).all()

@@ -36,7 +36,10 @@ class Regressor(ScoresRows, RegressorMixin, IgnoredArguments, PairStepParameters
     def noise_scale_(self) -> float:
         """Scale of a Laplace distribution of targets minus predictions, with `calibration` only."""
         if self.model_.calibration is None:
-            raise AttributeError("noise_scale_ is there with calibration='laplace' only")
+            raise AttributeError(
+                "noise_scale_ is there with calibration='laplace' only, after a fit that was not "
+                "interrupted"
+            )
         return float(self.model_.calibration.numbers[0, 0])
 
     def predict(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
