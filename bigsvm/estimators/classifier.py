@@ -78,6 +78,9 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
             return "ovo-break-ties" if break_ties else "ovo"
         return trained
 
+    def _deciding_rule(self, trained: str | None) -> str | None:
+        return None if trained is None else self._rule(trained)
+
     # -- the functions of many classes, as scikit-learn has them ---------------------------------
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,14 +63,24 @@ class ClassProbabilities(KernelMachine):
         largest. With more than two classes it always has. Lazy where `decision_function` is, and in
         its order.
         """
-        return probabilities(self, X, of_rows, order)
+        return probabilities(self, X, self._by_rule(of_rows), order)
 
     @available_if(is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def predict_log_proba(
         self, X: Any, *, order: Order = "store"
     ) -> NDArray[np.float64] | da.Array:
         """Logarithms of `predict_proba`; that of 0 is -inf."""
-        return probabilities(self, X, _logarithms, order)
+        return probabilities(self, X, self._by_rule(_logarithms), order)
+
+    def _deciding_rule(self, trained: str | None) -> str | None:
+        """Give the rule by which `predict` decides, for functions trained for another one."""
+        return trained
+
+    def _by_rule(self, evaluate: Evaluate) -> Evaluate:
+        """Evaluate with the rule by which `predict` decides."""
+        check_is_fitted(self)
+        rule = self._deciding_rule(self.model_.rule)
+        return lambda model, rows, threads: evaluate(replace(model, rule=rule), rows, threads)
 
 
 def of_rows(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:

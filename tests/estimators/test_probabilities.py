@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_moons
+from sklearn.datasets import load_digits, make_blobs, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
@@ -475,6 +475,15 @@ class TestManyClasses:
         found = model.predict_proba(others)
         np.testing.assert_array_equal(found.argmax(axis=1), model.predict(others))
         assert log_loss(labels, found) < 0.2
+
+    def test_ties_are_broken_as_predict_breaks_them(self):
+        X, y = make_blobs(300, centers=6, cluster_std=9.0, random_state=0)
+        model = bigsvm.SVC(gamma=0.3, calibration="sigmoid").fit(X, y)
+        first = model.predict(X)
+        np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), first)
+        model.set_params(break_ties=True)
+        assert (model.predict(X) != first).any()
+        np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), model.predict(X))
 
     @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
     def test_weights_of_rows_count(self, digits, multiclass):
