@@ -65,6 +65,10 @@ def test_files_and_lines_are_libsvms(job, folder):
         Path(name).read_text().partition("SV\n") for name in (f"{train}.model", "theirs.model")
     ]
     assert forms(models[0][0]) == forms(models[1][0])
+    headers = (model[0].splitlines() for model in models)
+    for line, other in zip(*headers, strict=True):
+        if not line.startswith(("rho", "total_sv", "nr_sv")):  # what training has found
+            assert line == other
     vectors, others = (
         {" ".join(line.split(" ")[line.count(" ") - line.count(":") :]) for line in lines}
         for lines in (model[2].splitlines(keepends=True) for model in models)
