@@ -186,8 +186,8 @@ def _has_begun(fits: FoldFits, line: Line) -> bool:
 def _taken(fits: FoldFits, line: Line, number: int, result: LineResult) -> Generator[LineFit]:
     """Record the fits of a task, then yield them.
 
-    The last one is recorded first: where this is cut short, the fits that are missing are those
-    that no recorded one has to be the start of.
+    The last one is recorded first: where this is cut short, no fit that is missing starts from a
+    recorded one, whose model is not here.
     """
     if fits.record is not None:
         for point, fold, fit in reversed(result.fits):
@@ -265,13 +265,13 @@ def _bytes_for_task(workforce: Workforce, fits: FoldFits, *, rows_are_sent: bool
     common = data.nbytes + sum(fold.nbytes for fold in fits.folds)
     if rows_are_sent:
         common += int(data.source.n_rows * data.source.bytes_per_row)
-    rooms = [
+    sizes = [
         # What is sent in pieces is there twice, as it came and put together.
         (worker.opened.memory - 2 * common) / worker.threads
         for worker in workforce.ready()
         if worker.opened is not None
     ]
-    return min(rooms, default=0.0)
+    return min(sizes, default=0.0)
 
 
 def _bytes_of_task(fits: FoldFits, line: Line) -> float:
