@@ -17,10 +17,11 @@ models read from its files, have the coupled probabilities as they are.
 A softmax is monotone: a probability rises with the value of its class. Coupled ones are not always.
 Where the probabilities of all pairs agree with one another, p_i rises with each r_ij: there the
 matrix of the problem, scaled by p, is the Laplacian of a graph, of which one edge is pulled apart.
-Where pairs contradict one another, it may fall. The first approach of Wu, Lin and Weng
-(the stationary distribution of a Markov chain) and that of Hastie and Tibshirani (1998) are
-monotone throughout, but LIBSVM's programs would compute other probabilities from the same file.
-``python -m tools.benchmarks probabilities`` prints how often a probability falls.
+Where pairs contradict one another, it may fall, and so may one that is moved. The first approach of
+Wu, Lin and Weng (the stationary distribution of a Markov chain) and that of Hastie and Tibshirani
+(1998) are monotone throughout, but LIBSVM's programs would compute other probabilities from the
+same file. ``python -m tools.benchmarks probabilities`` prints how often a probability falls, and by
+how much.
 """
 
 from __future__ import annotations

@@ -369,7 +369,8 @@ Coupled class pairs (`pairs, shared`: the default) and a softmax of one function
 probability is moved to the predicted class; `pairs, coupled` is without that. ECE, the expected
 calibration error, is the mean distance of the largest probability and the share that is right.
 `same` is the share of rows whose likeliest class is the predicted one; `falls` that in which the
-probability of a class falls though all its values have risen.
+probability of a class, drawn at random, falls though all its values have risen by 0.01, and `by`
+the largest such fall.
 """,
         (Table("probabilities", ("| data",)), Table("probabilities", ("| check",))),
     ),
