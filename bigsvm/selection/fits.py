@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xxhash
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
@@ -17,18 +16,16 @@ from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
-from bigsvm.parameters import FIELDS
-from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
 from bigsvm.selection.common import Data, make_data, whole_store
-from bigsvm.selection.folds import digest_of, make_folds
+from bigsvm.selection.folds import make_folds
+from bigsvm.selection.identity import identity_of
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.selection.samples import sample_rows
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
-from bigsvm.version import __version__
 
 if TYPE_CHECKING:
     import os
@@ -189,37 +186,17 @@ class FoldFits:
         if directory is None:
             yield
             return
-        belongs_to = {**self._belongs_to(searched), **(search or {})}
+        belongs_to = identity_of(
+            self.estimator, self.data, self.folds, self._scoring,
+            with_train_scores=self._with_train_scores, searched=searched,
+        )  # fmt: skip
+        belongs_to |= search or {}
         with Record(directory, belongs_to) as record:
             self.record = record
             try:
                 yield
             finally:
                 self.record = None
-
-    def _belongs_to(self, searched: Sequence[str]) -> dict[str, str]:
-        """Describe what the results of fits belong to."""
-        data = self.data
-        hasher = xxhash.xxh3_128()
-        for values in (data.truth, data.weights):
-            if values is not None:
-                is_of_objects = values.dtype.kind == "O"
-                hasher.update(repr(values.tolist()).encode() if is_of_objects else values.tobytes())
-        parameters = self.estimator._parameters()
-        return {
-            "data": data.source.fingerprint(),
-            "labels and weights": hasher.hexdigest(),
-            "folds": digest_of(self.folds),
-            "scoring": _named(self._scoring),
-            "train scores": repr(self._with_train_scores),
-            "bigsvm": __version__,
-            **{
-                name: repr(getattr(parameters, name))
-                for name, field in FIELDS.items()
-                if (declaration_of(field).recorded or name in ("tol", "ball_tol"))
-                and name not in searched
-            },
-        }
 
     def fit(
         self,
@@ -426,13 +403,6 @@ class FoldFits:
             scores = self._scorer(estimator, chosen, truth[rows])
         named = scores if isinstance(scores, dict) else {SCORE: scores}
         return {name: float(score) for name, score in named.items()}
-
-
-def _named(scoring: Any) -> str:
-    """Describe scores by words that another process would use too."""
-    if isinstance(scoring, dict):
-        return repr({name: _named(scorer) for name, scorer in scoring.items()})
-    return str(getattr(scoring, "__qualname__", None) or repr(scoring))
 
 
 def _with_order(store: Store, values: Any, order: Order | None) -> Any:
