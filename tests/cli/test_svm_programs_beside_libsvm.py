@@ -94,6 +94,37 @@ def test_files_and_lines_are_libsvms(job, folder):
             assert printed == should
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "error"),
+    [
+        ("heart_scale", "-c 8 -g 0.03", 0), ("heart_scale", "-s 1 -n 0.4", 0),
+        ("heart_scale", "-s 2 -n 0.2", 0), ("mpg.scale", "-s 3 -c 10", 1e-4),
+        ("mpg.scale", "-s 4 -c 10", 1e-4), ("glass.scale", "-c 10", 5e-3),
+    ],
+)  # fmt: skip
+def test_probabilities_are_libsvms(name, options, error, folder):
+    """Of many classes it solves for them roughly; predictions of targets are rounded to float32."""
+    unpacked(name, folder)
+    options = [*options.split(), "-b", "1"]
+    run_here("svm-train", "-q", *options, name)
+    program("svm-train", "-q", *options, name, "theirs.model", cwd=folder)
+    models = (f"{name}.model", "theirs.model")
+    headers = [Path(model).read_text().partition("SV\n")[0] for model in models]
+    assert forms(headers[0]) == forms(headers[1])
+    for model in models:
+        printed = run_here("svm-predict", "-b", "1", name, model, "ours.txt").stdout
+        should = program("svm-predict", "-b", "1", name, model, "theirs.txt", cwd=folder)
+        ours, theirs = Path("ours.txt").read_text(), Path("theirs.txt").read_text()
+        if not error:
+            assert (printed, ours) == (should, theirs)
+            continue
+        assert (forms(printed), forms(ours)) == (forms(should), forms(theirs))
+        numbers = [
+            np.loadtxt(text.splitlines(), skiprows=int(ours[0] == "l")) for text in (ours, theirs)
+        ]
+        np.testing.assert_allclose(*numbers, atol=error)
+
+
 @pytest.mark.parametrize("options", ["", "-l 0", "-l 0 -u 5", "-y 0 1"])
 @pytest.mark.parametrize(
     "names", [("heart_scale",) * 2, ("a1a", "a1a.t"), ("satimage.scale", "satimage.scale.t")]
