@@ -159,6 +159,9 @@ def _fits_of(fits: FoldFits, lines: Sequence[Line], name: str) -> Generator[Line
         fresh = [number for number in sorted(left) if not _has_begun(fits, lines[number])]
         with closing(_fitted_by_workers(fits, lines, fresh, name)) as results:
             for number, result in results:
+                n_fits = len(lines[number].points) * len(lines[number].folds)
+                if result.error is None and len(result.fits) < n_fits:
+                    continue  # its task was given up, and it is fitted here
                 left.remove(number)
                 for told in result.told:
                     fits.hooks.listener(told)

@@ -17,6 +17,7 @@ from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.errors import DataCorruptionError, DataError, ParameterError
+from bigsvm.executors.tasks import watch_for_end
 from bigsvm.selection import tasks
 from bigsvm.selection.record import Record
 
@@ -320,6 +321,25 @@ def test_every_formulation_has_the_same_bits(client, sent, name):
     there = search.fit(ROWS, y, weights, client=client).cv_results_
     assert len(sent) == 2
     assert_same(here, there)
+
+
+def give_up():
+    tasks.watch_for_end = lambda: lambda: True
+
+
+def go_on_to_the_end():
+    tasks.watch_for_end = watch_for_end
+
+
+def test_lines_that_a_worker_gives_up_are_fitted_here(client, store, sent):
+    search = bigsvm.SearchCV(bigsvm.SVC(memory=MEMORY), GRID, cv=2, refit=False)
+    client.run(give_up)
+    try:
+        there = search.fit(store, client=client).cv_results_
+    finally:
+        client.run(go_on_to_the_end)
+    assert len(sent) == 2
+    assert_same(search.fit(store).cv_results_, there)
 
 
 def test_a_line_alone_is_fitted_here(client, sent):
