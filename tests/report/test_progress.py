@@ -65,6 +65,21 @@ def test_workers_are_named_when_they_come_and_go(capsys):
     ]
 
 
+def test_fits_of_workers_and_of_samples(capsys):
+    asked = []
+    with Display(quiet=False, times_asked=lambda: len(asked)) as display:
+        show = TrainingProgress(display)
+        show(events.Joined("tcp://10.0.0.1:1", 1))
+        show(events.TasksUnderWay(0, 5))
+        asked.append(None)
+        show(events.TasksUnderWay(2, 5))
+        show(events.Sampled(2000, 1234, 2, 1.25))
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "fits of workers: 2 of 5 tasks done, 1 worker",
+        "2 000 rows took 1.2 s: 1 234 support vectors",
+    ]
+
+
 def test_of_hundreds_of_workers_the_first_are_named_and_all_that_go(capsys, monkeypatch):
     monkeypatch.setattr("bigsvm.report.progress.LINE_EVERY", 0.0)
     with Display(quiet=False) as display:
