@@ -38,8 +38,8 @@ def command(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="LIBSVM text, together one data set; gzip, bzip2, xz and zstd are decompressed, - "
-            "is standard input.",
+            help="LIBSVM text, together one data set: files, folders of them, or patterns in "
+            "quotes; gzip, bzip2, xz and zstd are decompressed, - is standard input.",
         ),
     ],
     store: Annotated[

@@ -12,6 +12,7 @@ import numpy as np
 from bigsvm.budget import parse_bytes
 from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
+from bigsvm.data.parts import files_of
 from bigsvm.data.place import Place
 from bigsvm.data.rows import make_csr
 from bigsvm.data.schema import CSR, DENSE, MOST_CLASS_NAMES, MOST_COLUMNS
@@ -105,8 +106,9 @@ def convert(
     Parameters
     ----------
     sources : path or sequence of paths
-        Files of one data set. "-" is standard input. Files compressed with gzip, bzip2, xz or zstd
-        are recognised by their content.
+        Files of one data set, folders of them, or patterns such as ``"parts/*.txt"``. "-" is
+        standard input. Files compressed with gzip, bzip2, xz or zstd are recognised by their
+        content.
     store_path : path or URL
         Directory to be made, or the place on object storage, such as ``s3://bucket/name.zarr``;
         see `open_store`.
@@ -167,7 +169,7 @@ def convert(
     (150, 4)
     """
     place = Place.of(store_path, storage_options, name="store_path")
-    inputs = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    inputs = files_of([sources] if isinstance(sources, (str, os.PathLike)) else sources)
     budget = memory_bytes(memory)
     _check_parameters(inputs, seed, zero_based, layout, n_features, min_features, dtype, threads)
     threads = threads or min(2, default_threads())

@@ -341,13 +341,7 @@ def source_size(source: Source) -> int | None:
 
 def _unreadable(name: str, error: Exception) -> DataError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    remedy = "; check the path"
-    if isinstance(error, ImportError):
-        remedy = ""  # the reason says what to install
-    elif isinstance(error, IsADirectoryError):
-        remedy = f"; give its files, as {name.rstrip('/')}/*"
-    elif isinstance(error, FileNotFoundError) and "*" in name:
-        remedy = "; write it without quotes, so that the shell gives the names of the files"
+    remedy = "" if isinstance(error, ImportError) else "; check the path"  # says what to install
     return DataError(f"{name}: cannot be opened ({reason}){remedy}")
 
 

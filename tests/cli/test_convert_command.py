@@ -70,13 +70,29 @@ class TestConvert:
         (tmp_path / "text").write_text("1 1:2\n\n-1 1:1\n")
         assert "text:2" in error_of("convert", "--strict", tmp_path / "text", tmp_path / "s")
 
-    def test_folders_and_patterns_are_refused_with_the_remedy(self, tmp_path):
+    @pytest.mark.parametrize("source", ["parts", "parts/part-*", "parts/part-0000?"])
+    def test_folders_and_patterns_are_their_files(self, source, data, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
         (tmp_path / "parts").mkdir()
-        for name, remedy in (
-            ("parts", "give its files, as"),
-            ("p*.txt", "write it without quotes"),
+        lines = (data / "train.libsvm").read_text().splitlines(keepends=True)
+        for i, name in enumerate(("part-00001", "part-00000")):
+            (tmp_path / "parts" / name).write_text("".join(lines[i::2]))
+        (tmp_path / "parts" / "_SUCCESS").touch()
+        run_here("convert", "parts/part-00000", "parts/part-00001", "files")
+        run_here("convert", source, "store")
+        made, expected = (open_store(tmp_path / name) for name in ("store", "files"))
+        assert made.attributes.fingerprint == expected.attributes.fingerprint
+        assert made.attributes.sources == ("part-00000", "part-00001")
+
+    def test_folders_without_text_are_refused(self, data, tmp_path):
+        (tmp_path / "parts").mkdir()
+        for source, told in (
+            (tmp_path / "parts", "there are no files in this folder"),
+            (tmp_path / "p*.txt", "no file matches"),
+            (data / "train.zarr", "this is Zarr and no text; a store is used as it is"),
+            (tmp_path, "there are folders in this folder; give the files"),
         ):
-            assert remedy in error_of("convert", tmp_path / name, tmp_path / "store")
+            assert told in error_of("convert", source, tmp_path / "store")
 
     def test_an_existing_store_stays(self, data):
         assert "already exists" in error_of("convert", data / "test.libsvm", data / "train.zarr")
