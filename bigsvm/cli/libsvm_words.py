@@ -1,6 +1,5 @@
 """Command lines of LIBSVM's programs: ``-c 8 -g 0.03 FILE MODEL``, one letter and its value."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,9 +114,9 @@ def read_words(words: list[str], *, letters: str, pairs: str = "", weighted: boo
 
 def in_letters(message: str) -> str:
     """Replace an option of ours in a message by LIBSVM's: ``--formulation eps-svr`` by ``-s 3``."""
-    return re.sub(
-        r"--formulation ([a-z-]+)", lambda match: f"-s {FORMULATIONS.index(match[1])}", message
-    )
+    for number, name in enumerate(FORMULATIONS):
+        message = message.replace(f"--formulation {name}", f"-s {number}")
+    return message
 
 
 def as_number(word: str, option: str) -> float:

@@ -284,6 +284,9 @@ def _values_of_function(
 ) -> "Iterator[str]":
     """Yield the lines on one function: the parameter it implies, its objective and ρ."""
     certificate, formulation = model.certificate, parameters.formulation
+    if certificate.get("rho") == 0 and formulation == "nu-svc":  # there is no margin to divide by
+        yield "C = inf"
+        return
     scale = 1.0
     if formulation in ("c-svc", "eps-svr") and parameters.class_weight is None:
         yield f"nu = {float(abs(model.coefficients).sum()) / (parameters.C * n_rows):.6f}"

@@ -88,6 +88,13 @@ def test_files_and_predictions_are_those_of_libsvm(kind, tmp_path, monkeypatch):
     np.testing.assert_allclose(found, again, atol=1e-4)
 
 
+def test_a_function_without_a_margin_has_an_infinite_C(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train").write_text("1 1:1\n-1 1:1\n" * 2)
+    said = run_here("svm-train", "-s", "1", "train").stdout
+    assert "C = inf\nnSV = " in said
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "total"),
     [
