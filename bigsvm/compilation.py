@@ -4,8 +4,8 @@ The first call on a machine therefore takes seconds, and later ones do not. The 
 folder that the environment variable ``NUMBA_CACHE_DIR`` names, or beside the modules.
 
 Every function of `bigsvm.core` is decorated by one of `compiled`, `inner` and `inlined`. Their
-options are the same as far as possible, for another reason than order: Numba compiles what it has
-of its own, such as ``max``, again for each set of options.
+options are the same as far as possible, because Numba compiles functions of its own, such as
+``max``, again for each set of options.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def inner(function: Decorated = None, /, **options: object) -> Decorated:
 def inlined(function: Decorated = None, /, **options: object) -> Decorated:
     """Compile a function as a part of each compiled function that calls it.
 
-    The copies are compiled anew, so this is for lines that LLVM has to see where they are used.
+    Each copy is compiled anew, which takes long. LLVM moves small functions into their callers by
+    itself, so few need this.
     """
     return _decorated(function, {"inline": "always", **options})
 

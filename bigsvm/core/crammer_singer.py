@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bigsvm.compilation import compiled, inlined, inner
+from bigsvm.compilation import compiled, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -221,7 +221,7 @@ def _make_watched(k: int, length: int) -> Watched:
     )
 
 
-@inlined
+@inner
 def _bits(value: np.float32) -> np.int32:
     """Read a float32 as an integer, which grows with it from 0 on."""
     return np.float32(value).view(np.int32)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from bigsvm.compilation import compiled, inlined, inner
+from bigsvm.compilation import compiled, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,7 @@ NEVER = np.float32(-1e38)
 NOT_WANTED = np.float32(-np.inf)
 
 
-@inlined
+@inner
 def _key(value: np.float32) -> np.int32:
     """Order all float32 values by an integer that grows with the value, as LLVM vectorises it."""
     bits = np.float32(value).view(np.int32)

@@ -360,50 +360,6 @@ def _polish(
 
 
 @inner
-def _polish_near(
-    grams: Grams,
-    span: Span,
-    linear: F8,
-    alpha: F8,
-    gradient: F8,
-    lower: F8,
-    upper: F8,
-    split: int,
-    tol: float,
-) -> None:
-    """Polish the variables that are free or near their threshold, where that closes the gap."""
-    m = alpha.shape[0]
-    gap, first, second = _stands(alpha, gradient, lower, upper, split)
-    margin = 2.0 * max(tol, gap)
-    # No literal 0, for which Numba would compile again what it is given to.
-    near, n, n_first = np.empty(m, np.int64), 0, np.int64(0)
-    for t in range(m):
-        threshold = first if t < split else second
-        if lower[t] < alpha[t] < upper[t] or abs(gradient[t] - threshold) <= margin:
-            near[n] = t
-            n += 1
-            n_first += t < split
-    if not 2 <= n <= MOST_POLISHED:
-        return
-    gram, own = _kernel_values(grams, span, near[:n]), np.empty((5, n))
-    for a in range(n):
-        t = near[a]
-        own[0, a], own[1, a], own[2, a] = alpha[t], lower[t], upper[t]
-        own[3, a] = own[4, a] = gradient[t]
-    for a in range(n):
-        for b in range(n):
-            own[4, b] += own[0, a] * gram[a, b]
-    _polish(gram, own[4], own[0], own[3], own[1], own[2], n_first)
-    better, renewed = alpha.copy(), np.empty(m)
-    for a in range(n):
-        better[near[a]] = own[0, a]
-    _renew(grams, span, linear, better, renewed)
-    if _stands(better, renewed, lower, upper, split)[0] <= gap:
-        for t in range(m):
-            alpha[t], gradient[t] = better[t], renewed[t]
-
-
-@inner
 def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int, found: F8) -> None:
     """Set what `certify` tells of a point."""
     found[GAP], first, second = _stands(alpha, gradient, lower, upper, split)
@@ -455,7 +411,7 @@ def polish(
     gradient: F8,
     reached: NDArray[np.bool_],
 ) -> None:
-    """Solve for the variables near the thresholds of the pairs that have been solved.
+    """Solve for the free variables and those near the thresholds, where that closes the gap.
 
     Parameters
     ----------
@@ -466,15 +422,42 @@ def polish(
     alpha, gradient : (p, ≥ m) float64
         Changed in place.
     reached : (p,) bool
-        Whether a pair has been solved.
+        Whether a pair has been solved; the others are left as they are.
     """
     for p in range(spans.shape[0]):
-        if reached[p]:
-            span, m, split = _parts_of(spans, p, n_groups)
-            linear, lower, upper = box[p, LINEAR, :m], box[p, LOWER, :m], box[p, UPPER, :m]
-            _polish_near(
-                grams, span, linear, alpha[p, :m], gradient[p, :m], lower, upper, split, tol
-            )
+        if not reached[p]:
+            continue
+        span, m, split = _parts_of(spans, p, n_groups)
+        linear, lower, upper = box[p, LINEAR, :m], box[p, LOWER, :m], box[p, UPPER, :m]
+        of_pair, gradient_of_pair = alpha[p, :m], gradient[p, :m]
+        gap, first, second = _stands(of_pair, gradient_of_pair, lower, upper, split)
+        margin = 2.0 * max(tol, gap)
+        # No literal 0, for which Numba would compile again what it is given to.
+        near, n, n_first = np.empty(m, np.int64), 0, np.int64(0)
+        for t in range(m):
+            threshold = first if t < split else second
+            if lower[t] < of_pair[t] < upper[t] or abs(gradient_of_pair[t] - threshold) <= margin:
+                near[n] = t
+                n += 1
+                n_first += t < split
+        if not 2 <= n <= MOST_POLISHED:
+            continue
+        gram, own = _kernel_values(grams, span, near[:n]), np.empty((5, n))
+        for a in range(n):
+            t = near[a]
+            own[0, a], own[1, a], own[2, a] = of_pair[t], lower[t], upper[t]
+            own[3, a] = own[4, a] = gradient_of_pair[t]
+        for a in range(n):
+            for b in range(n):
+                own[4, b] += own[0, a] * gram[a, b]
+        _polish(gram, own[4], own[0], own[3], own[1], own[2], n_first)
+        better, renewed = of_pair.copy(), np.empty(m)
+        for a in range(n):
+            better[near[a]] = own[0, a]
+        _renew(grams, span, linear, better, renewed)
+        if _stands(better, renewed, lower, upper, split)[0] <= gap:
+            for t in range(m):
+                of_pair[t], gradient_of_pair[t] = better[t], renewed[t]
 
 
 @compiled

@@ -214,38 +214,38 @@ def _fetch_ahead(rows: F4, slot: np.uint64, start: np.uint64) -> None:
             _prefetch(rows, k)
 
 
-@inlined
+@inner
 def _bits(value: F) -> np.int32:
     """Read a float32 as an integer, which grows with it from 0 on."""
     return np.float32(value).view(np.int32)
 
 
-@inlined
+@inner
 def _key(value: F) -> np.int32:
     """Order all float32 values by an integer that grows with the value."""
     bits = _bits(value)
     return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
-@inlined
+@inner
 def _column(s: PairState, v: int) -> int:
     """Which row of the working set variable v belongs to."""
     return v - s.layout[0] if v >= s.layout[0] else v
 
 
-@inlined
+@inner
 def _group(s: PairState, v: int) -> int:
     return int((v >= s.layout[0]) & (s.layout[1] > 1))
 
 
-@inlined
+@inner
 def _before(s: PairState, start: np.uint64) -> np.uint64:
     """How many variables there are before the segment of the one at `start`."""
     segment = np.uint64(s.layout[0])
     return segment if start >= segment else np.uint64(0)
 
 
-@inlined
+@inner
 def _blocks_of(s: PairState, group: int) -> tuple[int, int]:
     """First block of a group's variables, and the one after its last."""
     blocks = s.up_best.shape[0] >> (s.layout[1] - 1)  # half of them where there are two groups
@@ -313,7 +313,7 @@ def refresh(s: PairState) -> None:
         _reduce_block(s, b)
 
 
-@inlined
+@inner
 def _extremes_of(s: PairState, group: int) -> tuple[int, int]:
     best, least = LOWEST, HIGHEST
     first, stop = _blocks_of(s, group)
@@ -419,7 +419,7 @@ def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
     return int(j) if most > 0 else -1
 
 
-@inlined
+@inner
 def _gain(end: tuple[F, F, F, F], other: tuple[F, F, F, F, F], k_vt: F) -> F:
     """Compute the clipped gain μ(d − ½ημ) of v and t; 0 where neither way gains."""
     g, rise_v, fall_v, k_vv = end
