@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _ROWS = 300
 """Rows of a job: enough for each part of a run to be used, and few enough to take no time."""
+_MANY_ROWS = 1200
+"""Rows of a job with more than one block of support vectors, 512 of them."""
 
 
 def command(json: Json = False, quiet: Quiet = False) -> None:
@@ -78,7 +80,9 @@ def _jobs(folder: Path) -> Iterator["Job"]:
 
     from bigsvm.estimators.svc import SVC
 
-    dense = np.random.default_rng(0).normal(size=(_ROWS, 4)).round(3)
+    random = np.random.default_rng(0)
+    many, noise = random.normal(size=(_MANY_ROWS, 4)).round(3), random.integers(3, size=_MANY_ROWS)
+    dense = many[:_ROWS]
     sparse = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
     two, three = dense[:, 0] > 0, np.digitize(dense[:, 0], [-0.5, 0.5])
     for name, X in {
@@ -87,6 +91,7 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     }.items():  # fmt: skip
         for machine, y in _machines(two, three, dense[:, 0]):
             yield f"{machine!r}, {name}", _fit(machine, X, y)
+    yield "many support vectors", _fit(SVC(multiclass="ovr"), many, noise)
     for form in ("dense", "sparse"):
         yield f"text, {form}", _text(folder / form, dense if form == "dense" else sparse, two)
     for X in (dense, sparse):

@@ -296,7 +296,8 @@ class KernelTiles:
                 shape = k, tile.stop - tile.start
                 sums = self._team.scratch("down", shape, np.dtype(np.float64))
                 sums[:] = 0
-                add_down(values, row_weights[:, span], sums)
+                # One layout, for which alone it is compiled.
+                add_down(values, np.ascontiguousarray(row_weights[:, span]), sums)
                 down_of_span[:, of_tile] += sums
 
         m = len(rows_at(rows).places)
