@@ -171,6 +171,11 @@ class Dual(ABC, Generic[StandingT]):
         """The duals of its functions, if these share nothing but the kernel."""
         return ()
 
+    @property
+    def alike(self) -> bool:
+        """Whether the functions are few, and move nearly the same rows."""
+        return False
+
     def standings(self, standing: StandingT) -> tuple[Optimality, ...]:
         """Return the standing of each of `functions`, from that of all."""
         return ()

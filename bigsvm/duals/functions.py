@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,9 @@ def functions_in_turn(*arrays: F8) -> Iterator[tuple[int, list[F8]]]:
 @dataclass(frozen=True, kw_only=True)
 class Functions(Problem):
     """Problems of one formulation with the same parameters, one for each function."""
+
+    alike: ClassVar[bool] = False
+    """Whether the functions are few, and move nearly the same rows."""
 
     @property
     @abstractmethod
@@ -144,6 +147,10 @@ class FunctionsDual(Dual[Standings]):
     def functions(self) -> tuple[BoxDual, ...]:
         """The duals of the functions."""
         return self.duals
+
+    @property
+    def alike(self) -> bool:
+        return self.formulation.alike
 
     def standings(self, standing: Standings) -> tuple[Optimality, ...]:
         return standing.functions

@@ -37,6 +37,7 @@ class WeightedFunctions(Functions):
     """
 
     name = "weighted functions"
+    alike = True
 
     problems: tuple[Formulation, ...] = field(metadata=recorded_in(FingerprintEntry.LABELS))
 

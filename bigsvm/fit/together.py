@@ -13,6 +13,7 @@ import numpy as np
 import xxhash
 
 from bigsvm.data.narrow import narrowed
+from bigsvm.duals.box import BoxDual
 from bigsvm.duals.feasible import project
 from bigsvm.duals.weighted_functions import WeightedFunctions
 from bigsvm.errors import CheckpointError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -262,11 +264,10 @@ class _Fits:
         return solve_functions(self._variables, resources, point=self._first_point())
 
     def _first_point(self) -> KnownPoint | None:
-        """Scale the point to start from to this C, and its outputs with it."""
+        """Make the point to start from feasible for this C: scaled, and its outputs with it."""
         if self._start is None:
             return None
         (alpha, outputs, computed_here), C = self._start
-        ratio = self._parameters.C / C
         trained = self._variables.formulation
         expected = trained.zeros(len(trained)).shape
         if alpha.shape != expected or outputs.shape != expected[:2]:
@@ -274,13 +275,15 @@ class _Fits:
                 f"the point to start from has the shape {alpha.shape} instead of {expected}; "
                 "remove it, and the work is done again"
             )
-        alpha = ratio * alpha
-        feasible = np.stack(
-            [project(f, alpha[:, c]) for c, f in enumerate(trained.functions)], axis=1
-        )
-        if np.abs(feasible - alpha).max(initial=0.0) > ROUNDING * np.abs(alpha).max(initial=0.0):
-            return None
-        outputs *= ratio
+        feasible = np.empty_like(alpha)
+        for c, function in enumerate(trained.functions):
+            factor = _best_factor(function, alpha[:, c], outputs[:, c], self._parameters.C / C)
+            scaled = factor * alpha[:, c]
+            feasible[:, c] = project(function, scaled)
+            changed = np.abs(feasible[:, c] - scaled).max(initial=0.0)
+            if changed > ROUNDING * np.abs(scaled).max(initial=0.0):
+                return None
+            outputs[:, c] *= factor
         return KnownPoint(feasible, outputs, computed_here)
 
     def functions(self, result: TrainingResult) -> list[ModelFunctions]:
@@ -316,6 +319,21 @@ class _Fits:
             np.array([decision.scale for decision in finished]),
             np.array([decision.intercept for decision in finished]),
         )
+
+
+def _best_factor(function: Formulation, alpha: F8, outputs: F8, ratio: float) -> float:
+    """Factor by which the point of another C is best scaled, up to the ratio of this C to that one.
+
+    The dual objective is quadratic along the way. Where all variables are at their bounds the
+    ratio is best, where none is, 1. Sums that are not 0 grow with C.
+    """
+    if function.sums(slice(0, 0)) is not None or ratio <= 1:
+        return ratio
+    standing = BoxDual(function).optimality(alpha, outputs)
+    quadratic = standing.outputs_term + standing.ridge_term
+    if not quadratic > 0:
+        return ratio
+    return float(np.clip(standing.linear_term / quadratic, 1.0, ratio))
 
 
 def _shares(certificate: Certificate, k: int) -> Iterator[dict[str, Any]]:

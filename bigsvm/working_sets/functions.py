@@ -54,9 +54,9 @@ class ActiveFunctions(ActiveRows):
                 return self.started(everything), tol
             if choice.solves_together(len(self)):
                 return self.started(everything), loose_tol
-            # Another round would be a pass over the active rows, which costs more than the steps
-            # that a loose tolerance saves.
-            goal = loose_tol if once else tol
+            # Another round is a pass over the active rows. It costs more than the steps that a
+            # loose tolerance saves, unless the functions are few and move the same rows.
+            goal = loose_tol if once or self.dual.alike else tol
         sets = []
         pairs = functions_in_turn(self.alpha, self.outputs) if self.has_all_rows else self._views()
         for c, (alpha, outputs) in pairs:
