@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
+    from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.fit.reduction import RunResources
@@ -110,7 +111,7 @@ class TrainedTogether(NamedTuple):
         equally. A fit is as converged as the run.
     point : PointOfFits or None
         None where a run was stopped.
-    variable_of : (n,) int32
+    variable_of : (n,) integers
         Variable of each row, −1 for rows without weight.
     scales, intercepts : (k,) float64
         What makes values of the decision functions from outputs.
@@ -118,7 +119,7 @@ class TrainedTogether(NamedTuple):
 
     models: list[KernelExpansion]
     point: PointOfFits | None
-    variable_of: NDArray[np.int32]
+    variable_of: Indices
     scales: F8
     intercepts: F8
 
@@ -303,10 +304,10 @@ class _Fits:
     def trained(self, models: list[KernelExpansion], result: TrainingResult) -> TrainedTogether:
         """Gather what the run has led to."""
         groups, trained = self._variables.groups, self._variables.formulation
-        if groups is None:
-            variable_of = np.arange(self._n_rows, dtype=np.int32)
-        else:
-            variable_of = np.full(self._n_rows, -1, np.int32)
+        kind = np.int32 if self._n_rows <= np.iinfo(np.int32).max else np.int64
+        variable_of: Indices = np.arange(self._n_rows, dtype=kind)
+        if groups is not None:
+            variable_of[:] = -1
             variable_of[groups.rows] = np.repeat(np.arange(len(groups)), np.diff(groups.starts))
         finished = [
             function.finish(trained.thresholds_of(c, result.thresholds))

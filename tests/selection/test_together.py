@@ -1,0 +1,112 @@
+"""Folds that are trained in one run have the scores of folds that are trained by themselves."""
+
+import logging
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.model_selection import StratifiedKFold
+
+import bigsvm
+from bigsvm.data.sources import as_row_source
+from bigsvm.errors import CheckpointError, MemoryBudgetError
+from bigsvm.fit.together import train_together
+from bigsvm.selection import lines, together
+from bigsvm.training.events import Hooks
+
+X, Y = make_classification(240, 6, flip_y=0.1, random_state=1)
+TARGETS = X[:, 0] * X[:, 1] + 0.1 * X[:, 2]
+WEIGHTS = np.random.default_rng(0).choice([0.0, 0.5, 1.0, 2.0], 240)
+GROUPS = np.arange(240) // 8
+ESTIMATORS = {
+    "svc": bigsvm.SVC(gamma=0.1, class_weight="balanced"),
+    "squared hinge": bigsvm.SVC(gamma=0.1, loss="squared_hinge"),
+    "linear": bigsvm.SVC(kernel="linear"),
+    "nu-svc": bigsvm.NuSVC(gamma=0.1, nu=0.3),
+    "svr": bigsvm.SVR(gamma=0.1, epsilon=0.05),
+    "nu-svr": bigsvm.NuSVR(gamma=0.1),
+    "one class": bigsvm.OneClassSVM(gamma=0.1, nu=0.3),
+}
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Lets folds be trained by themselves from now on."""
+    return lambda: monkeypatch.setattr(lines, "why_apart", lambda *_: "a test asks for it")
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_scores_and_certificates_are_those_of_separate_fits(name, alone, caplog):
+    estimator = ESTIMATORS[name].set_params(tol=1e-6)
+    y = TARGETS if name in ("svr", "nu-svr") else 2 * Y - 1
+    options = {
+        "cv": 3, "sample_weight": WEIGHTS, "groups": GROUPS, "return_train_score": True,
+        "return_estimator": True, "scoring": "accuracy" if name == "one class" else None,
+    }  # fmt: skip
+    caplog.set_level(logging.DEBUG, "bigsvm.selection")
+    found = bigsvm.cross_validate(estimator, X, y, **options)
+    assert not caplog.records
+    alone()
+    expected = bigsvm.cross_validate(estimator, X, y, **options)
+    assert "a test asks for it" in caplog.text
+    for key in ("test_score", "train_score"):
+        np.testing.assert_allclose(found[key], expected[key], atol=1e-5)
+    for one, other in zip(found["estimator"], expected["estimator"], strict=True):
+        scale = max(1.0, np.abs(other.intercept_).max())
+        np.testing.assert_allclose(
+            one.model_.decision_function(as_row_source(X)),
+            other.model_.decision_function(as_row_source(X)),
+            atol=1e-3 * scale,
+        )
+        assert one.converged_
+        assert one.gap_ <= 1e-6
+        assert one.objective_ == pytest.approx(other.objective_, rel=1e-5)
+        assert one.history_["gap"][-1] == one.gap_
+        assert one.memory == estimator.memory
+        assert one.checkpoint is None
+
+
+def test_predictions_of_scores_are_those_of_the_estimators():
+    seen = []
+
+    def compare(estimator, rows, labels):
+        seen.append(estimator.decision_function(rows))
+        np.testing.assert_array_equal(
+            estimator.predict(rows), estimator.classes_[(seen[-1] > 0).astype(int)]
+        )
+        return 0.0
+
+    found = bigsvm.cross_validate(
+        bigsvm.SVC(gamma=0.1), X, Y, cv=3, scoring=compare, return_estimator=True
+    )
+    assert len(seen) == 3
+    tested = [test for _, test in StratifiedKFold(3).split(X, Y)]
+    for fitted, rows, known in zip(found["estimator"], tested, seen, strict=True):
+        np.testing.assert_allclose(known, fitted.decision_function(X[rows]), atol=1e-5)
+        assert not np.array_equal(known, fitted.decision_function(X[rows])), "none was known"
+
+
+def test_a_point_of_another_problem_is_refused():
+    source = as_row_source(X)
+    folds = [np.where(np.arange(240) % 2 == k, 0.0, 1.0) for k in range(2)]
+    estimator = bigsvm.SVC(gamma=0.1)
+    hooks = Hooks()
+    point = train_together(source, Y, folds, estimator._parameters(), hooks).point
+    wrong = point._replace(known=point.known._replace(alpha=point.known.alpha[1:]))
+    with pytest.raises(CheckpointError, match="has the shape"):
+        train_together(source, Y, folds, estimator._parameters(), hooks, start=wrong)
+
+
+def test_a_point_that_one_run_cannot_fit_is_fitted_fold_by_fold(monkeypatch):
+    grid = {"C": [0.5, 1.0, 2.0]}
+    search = bigsvm.SearchCV(bigsvm.SVC(gamma=0.1, tol=1e-5), grid, cv=3, refit=False)
+    expected = search.fit(X, Y).cv_results_["mean_test_score"]
+
+    def refused(*arguments, **options):
+        if arguments[3].C == 1.0:
+            raise MemoryBudgetError("too much")
+        return train_together(*arguments, **options)
+
+    monkeypatch.setattr(together, "train_together", refused)
+    found = search.fit(X, Y).cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(found, expected)
