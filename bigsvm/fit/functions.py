@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE_OF_FUNCTIONS
+from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE, GRAM_SHARE_OF_FUNCTIONS
 from bigsvm.core.smo import row_width
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.function_steps import STATE_BYTES
@@ -59,7 +59,7 @@ def plan_functions(
         resident_bytes=resident_bytes,
         n_outputs=k,
         active_output_bytes=ACTIVE_OUTPUT_BYTES * function.n_faces + state_bytes,
-        gram_share=GRAM_SHARE_OF_FUNCTIONS,
+        gram_share=GRAM_SHARE if problem.alike else GRAM_SHARE_OF_FUNCTIONS,
     )
 
 

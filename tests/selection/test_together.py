@@ -1,11 +1,13 @@
 """Folds that are trained in one run have the scores of folds that are trained by themselves."""
 
 import logging
+import random
 
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
+from support import processes
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -110,3 +112,31 @@ def test_a_point_that_one_run_cannot_fit_is_fitted_fold_by_fold(monkeypatch):
     monkeypatch.setattr(together, "train_together", refused)
     found = search.fit(X, Y).cv_results_["mean_test_score"]
     np.testing.assert_array_equal(found, expected)
+
+
+def search(folder, results):
+    """Search 3000 rows, and keep the table; saves every now and then."""
+    rows, labels = make_classification(3000, 6, flip_y=0.2, random_state=1)
+    estimator = bigsvm.SVC(n_jobs=1, checkpoint_every=0.01)
+    grid = {"C": [0.5, 2.0, 8.0, 32.0], "gamma": [0.1, 1.0]}
+    search = bigsvm.SearchCV(estimator, grid, cv=3, refit=False, checkpoint=folder)
+    table = search.fit(rows, labels).cv_results_
+    kept = {name: table[name] for name in ("mean_test_score", "std_test_score", "n_iter")}
+    np.savez(results, **kept)
+
+
+@pytest.mark.slow
+def test_search_that_is_killed_at_any_moment_has_the_same_table(tmp_path):
+    assert processes.run(search, tmp_path / "whole", tmp_path / "whole.npz") == 0
+    rng, n_killed = random.Random(0), 0
+    for _ in range(10):
+        process = processes.start(search, tmp_path / "killed", tmp_path / "killed.npz")
+        process.join(rng.uniform(0.5, 3.0))
+        n_killed += process.is_alive()
+        process.kill()
+        process.join()
+    assert n_killed >= 3
+    assert processes.run(search, tmp_path / "killed", tmp_path / "killed.npz") == 0
+    whole, killed = (np.load(tmp_path / f"{name}.npz") for name in ("whole", "killed"))
+    for name in whole.files:
+        np.testing.assert_array_equal(killed[name], whole[name], err_msg=name)
