@@ -304,8 +304,9 @@ class _Fits:
     def trained(self, models: list[KernelExpansion], result: TrainingResult) -> TrainedTogether:
         """Gather what the run has led to."""
         groups, trained = self._variables.groups, self._variables.formulation
-        kind = np.int32 if self._n_rows <= np.iinfo(np.int32).max else np.int64
-        variable_of: Indices = np.arange(self._n_rows, dtype=kind)
+        variable_of: Indices = np.arange(self._n_rows, dtype=np.int64)
+        if self._n_rows <= np.iinfo(np.int32).max:
+            variable_of = variable_of.astype(np.int32)
         if groups is not None:
             variable_of[:] = -1
             variable_of[groups.rows] = np.repeat(np.arange(len(groups)), np.diff(groups.starts))
