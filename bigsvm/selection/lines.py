@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bigsvm.budget import HELD_SHARE
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.selection.together import fit_folds, why_apart
 
@@ -85,9 +86,23 @@ def trains_together(fits: FoldFits, line: Line) -> bool:
     if len(line.folds) < len(fits.folds):
         return False
     reason = why_apart(fits, line.points)
+    if reason is None and not is_worthwhile(fits, line):
+        reason = "no other point starts from this one, and rows in memory cost no reading"
     if reason is not None:
         logger.debug("folds are fitted one by one: %s", reason)
     return reason is None
+
+
+def is_worthwhile(fits: FoldFits, line: Line) -> bool:
+    """Whether one run costs less than separate fits of the folds.
+
+    It does where points start from one another, as outputs go on from point to point, and where
+    rows are read again for each pass. Otherwise sums for several functions cost more time than
+    kernel values that are shared save.
+    """
+    source = fits.data.source
+    is_held = source.n_rows * source.bytes_per_row <= HELD_SHARE * fits.memory
+    return len(line.points) > 1 or (source.row_alignment > 1 and not is_held)
 
 
 def _fit_together(fits: FoldFits, line: Line, number: int) -> Iterator[LineFit]:

@@ -344,6 +344,7 @@ def test_lines_that_a_worker_gives_up_are_fitted_here(client, store, sent):
 
 def test_a_line_alone_is_fitted_here(client, sent):
     estimator = bigsvm.SVC(gamma=0.5, memory=MEMORY)
-    here = bigsvm.cross_validate(estimator, ROWS, LABELS, cv=2)
-    assert_same(here, bigsvm.cross_validate(estimator, ROWS, LABELS, cv=2, client=client))
+    search = bigsvm.SearchCV(estimator, {"C": [0.5, 1.0]}, cv=2, refit=False)
+    here = search.fit(ROWS, LABELS).cv_results_
+    assert_same(here, search.fit(ROWS, LABELS, client=client).cv_results_)
     assert not sent

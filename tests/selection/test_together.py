@@ -14,6 +14,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, MemoryBudgetError
 from bigsvm.fit.together import train_together
 from bigsvm.selection import lines, together
+from bigsvm.selection.fits import FoldFits
 from bigsvm.training.events import Hooks
 
 X, Y = make_classification(240, 6, flip_y=0.1, random_state=1)
@@ -32,11 +33,18 @@ ESTIMATORS = {
 
 
 @pytest.fixture
+def together_always(monkeypatch):
+    """Folds of a single point are trained in one run too."""
+    monkeypatch.setattr(lines, "is_worthwhile", lambda *_: True)
+
+
+@pytest.fixture
 def alone(monkeypatch):
     """Lets folds be trained by themselves from now on."""
     return lambda: monkeypatch.setattr(lines, "why_apart", lambda *_: "a test asks for it")
 
 
+@pytest.mark.usefixtures("together_always")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_scores_and_certificates_are_those_of_separate_fits(name, alone, caplog):
     estimator = ESTIMATORS[name].set_params(tol=1e-6)
@@ -68,6 +76,7 @@ def test_scores_and_certificates_are_those_of_separate_fits(name, alone, caplog)
         assert one.checkpoint is None
 
 
+@pytest.mark.usefixtures("together_always")
 def test_predictions_of_scores_are_those_of_the_estimators():
     seen = []
 
@@ -86,6 +95,27 @@ def test_predictions_of_scores_are_those_of_the_estimators():
     for fitted, rows, known in zip(found["estimator"], tested, seen, strict=True):
         np.testing.assert_allclose(known, fitted.decision_function(X[rows]), atol=1e-5)
         assert not np.array_equal(known, fitted.decision_function(X[rows])), "none was known"
+
+
+@pytest.mark.parametrize(
+    ("form", "memory", "n_points", "expected"),
+    [
+        ("array", "1GB", 1, False), ("array", "1GB", 2, True), ("store", "1GB", 1, False),
+        ("store", "1GB", 2, True), ("store", 20_000, 1, True),
+    ],
+)  # fmt: skip
+def test_one_run_is_worthwhile_if_points_or_passes_are_several(
+    form, memory, n_points, expected, tmp_path
+):
+    rows = X if form == "array" else bigsvm.write_store(tmp_path / "x.zarr", X, Y)
+    estimator = bigsvm.SVC(gamma=0.1, memory=memory)
+    fits = FoldFits(
+        estimator, rows, Y if form == "array" else None, None, cv=3, groups=None, y_order=None,
+        scoring=None, hooks=Hooks(),
+    )  # fmt: skip
+    points = [{"C": 2.0**k} for k in range(n_points)]
+    assert lines.trains_together(fits, lines.Line(points, [0, 1, 2])) == expected
+    assert not lines.trains_together(fits, lines.Line(points, [0, 1]))
 
 
 def test_a_point_of_another_problem_is_refused():
