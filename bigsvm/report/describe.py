@@ -276,7 +276,8 @@ def certificate_lines(
         ),
         (
             "cost",
-            f"{certificate['n_sweeps']} sweeps, {count(certificate['n_iter'])} steps, "
+            f"{plural(certificate['n_sweeps'], 'sweep')}, "
+            f"{plural(certificate['n_iter'], 'step')}, "
             f"{count(certificate['n_kernel_evaluations'])} kernel evaluations, "
             f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
         ),
