@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.compilation import compilations
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.narrow import narrowed
 from bigsvm.errors import ParameterError
+from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.train import reduction_of, train_model
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
@@ -25,6 +27,7 @@ from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import WITH_CLASSES
 from bigsvm.training.checkpoint import KEPT
 from bigsvm.training.events import Hooks, ManyClasses, Sampled
+from bigsvm.working_sets.scopes import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +49,8 @@ FITTED_SAMPLES = 3
 """Samples from which the growth of support vectors is found: small ones grow otherwise."""
 LABELS_AT_ONCE = 1 << 20
 """Labels that are sorted together, in a few megabytes."""
+FEWEST_ALIKE = 5 * DIRECT_ROWS
+"""Of this many rows, the last sample is trained as all rows are; it is a small part of them."""
 DOUBT = 0.1
 """The exponent of growth may be wrong by this, either way."""
 TIME_DOUBT = 1.4
@@ -60,6 +65,9 @@ class Sample(NamedTuple):
     n_rows, n_support, n_bounded, n_sweeps : int
         `n_bounded` support vectors are at their bounds.
     seconds : float
+    is_alike : bool
+        Whether training takes the way that it takes for all rows: up to `DIRECT_ROWS` rows are one
+        working set from the start, which grows in time otherwise.
     """
 
     n_rows: int
@@ -67,6 +75,7 @@ class Sample(NamedTuple):
     n_bounded: int
     n_sweeps: int
     seconds: float
+    is_alike: bool = True
 
 
 class Range(NamedTuple):
@@ -125,8 +134,8 @@ def forecast(
 ) -> Forecast:
     """Train samples of 1000, 2000, 4000, … rows, and say what training of all rows will take.
 
-    Samples stop before they take MOST_SPENT of the expected time. If all rows are few, the last
-    sample has all of them.
+    Samples stop before they take MOST_SPENT of the expected time, but not before one of them is
+    trained as all rows are. If all rows are few, the last sample has all of them.
 
     Parameters
     ----------
@@ -157,6 +166,7 @@ def forecast(
         parameters, checkpoint=None, checkpoint_copy=None, max_seconds=float("inf")
     )
     n = source.n_rows
+    are_pairs = reduction_of(parameters, labels) is OneVsOneReduction
     samples: list[Sample] = []
 
     def listener(event: Event) -> None:
@@ -166,14 +176,16 @@ def forecast(
     def train(n_rows: int) -> Sample:
         rows = np.union1d(_sampled(source, n_rows), others)
         began = time.perf_counter()
-        model = train_model(
-            ChosenRows(source, rows) if len(rows) < n else source,
-            None if labels is None else labels[rows],
-            None if sample_weight is None else sample_weight[rows],
-            parameters_of_samples,
-            replace(hooks, listener=listener),
-        )
-        seconds = time.perf_counter() - began
+        with compilations() as compiled:
+            model = train_model(
+                ChosenRows(source, rows) if len(rows) < n else source,
+                None if labels is None else labels[rows],
+                None if sample_weight is None else sample_weight[rows],
+                parameters_of_samples,
+                replace(hooks, listener=listener),
+            )
+        # A machine compiles once: it says nothing about larger samples.
+        seconds = time.perf_counter() - began - compiled.seconds
         if hooks.interrupted():
             raise KeyboardInterrupt
         certificate = model.certificate
@@ -183,6 +195,7 @@ def forecast(
             min(certificate.get("n_bounded") or 0, len(model.support)),
             certificate.get("n_sweeps") or 1,
             seconds,
+            n <= DIRECT_ROWS or len(rows) > DIRECT_ROWS or are_pairs,
         )
 
     n_rows = min(FIRST_ROWS, n)
@@ -195,11 +208,9 @@ def forecast(
             break
         expected = _seconds(samples, n)
         spent = sum(sample.seconds for sample in samples)
-        n_rows = min(2 * n_rows, n)
-        if (
-            len(samples) >= FITTED_SAMPLES
-            and spent + _seconds(samples, n_rows) > MOST_SPENT * expected
-        ):
+        n_rows = _next_size(n_rows, n)
+        tells_enough = len(samples) >= FITTED_SAMPLES and (last.is_alike or n < FEWEST_ALIKE)
+        if tells_enough and spent + _seconds(samples, n_rows) > MOST_SPENT * expected:
             break
     least = parameters.nu if declaration_of(FIELDS["nu"]).is_used_by(parameters.formulation) else 0
     return Forecast(
@@ -288,12 +299,19 @@ def _support(samples: Sequence[Sample], n_rows: int, more: float = 0.0) -> float
     return min(float(n_rows), expected)
 
 
+def _next_size(n_rows: int, n: int) -> int:
+    """Rows of the next sample: about twice as many, and none that are just too few to be alike."""
+    twice = 2 * n_rows
+    return min(DIRECT_ROWS + 1 if DIRECT_ROWS // 2 < twice <= DIRECT_ROWS else twice, n)
+
+
 def _seconds(samples: Sequence[Sample], n_rows: int) -> float:
     last, in_the_end = samples[-1], 2.0
     factor = n_rows / last.n_rows
     if factor > 1 and last.n_support:
         in_the_end = 1.0 + math.log(_support(samples, n_rows) / last.n_support) / math.log(factor)
-    so_far = max(1.0, _growth(samples, [sample.seconds for sample in samples], in_the_end))
+    alike = [sample for sample in samples if sample.is_alike] or samples
+    so_far = max(1.0, _growth(alike, [sample.seconds for sample in alike], in_the_end))
     return last.seconds * float(factor ** ((so_far + in_the_end) / 2))
 
 

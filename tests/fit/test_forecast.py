@@ -1,7 +1,10 @@
 """What a fit will take is said from fits of samples."""
 
+import time
+
 import numpy as np
 import pytest
+from numba.core import event
 from support.problems import blobs
 
 import bigsvm
@@ -37,6 +40,19 @@ def test_time_grows_more_than_that_of_small_samples():
     assert seconds == pytest.approx(1e-6 * 8000**0.2 * 8 ** ((1 + 1.7) / 2), rel=0.03)
 
 
+def test_time_is_that_of_samples_that_are_trained_as_all_rows_are():
+    others = [sample._replace(is_alike=False) for sample in grown(0.8, 1.0)]
+    alike = grown(0.8, 1.8, sizes=(8193,))
+    assert module._seconds([*others, *alike], 64_000) == pytest.approx(1e-6 * 64_000**1.8, rel=0.1)
+
+
+def test_sizes_grow_past_those_that_are_one_working_set():
+    sizes = [1000]
+    while sizes[-1] < 50_000:
+        sizes.append(module._next_size(sizes[-1], 50_000))
+    assert sizes == [1000, 2000, 4000, 8193, 16386, 32772, 50_000]
+
+
 def test_support_vectors_are_at_most_all_rows():
     assert module._support_range([Sample(100, 100, 40, 1, 1.0)], 1000) == (
         pytest.approx(1000 / 10**0.1), 1000, 1000,
@@ -61,6 +77,20 @@ def test_few_rows_are_trained_wholly(y):
 
 
 @pytest.mark.parametrize("store", [False, True])
+def test_time_of_compiling_is_not_that_of_a_sample(monkeypatch):
+    train_model = module.train_model
+
+    def compiling(*given, **named):
+        with event.trigger_event("numba:compile"):
+            time.sleep(1)
+        return train_model(*given, **named)
+
+    monkeypatch.setattr(module, "train_model", compiling)
+    X, y = blobs(200)
+    planned = bigsvm.SVC(gamma=0.5).plan(X, y)
+    assert planned.seconds.expected < 0.9
+
+
 def test_samples_end_before_they_take_long(tmp_path, store):
     X, y = blobs(6000)
     if store:

@@ -44,8 +44,9 @@ class Case(NamedTuple):
 CASES = {
     "two classes of digits": Case("SVC", "mnist", {}),
     "ten classes of digits": Case("SVC", "mnist", {}, all_classes=True),
-    "few": Case("SVC", "few-500000", {"C": 1.0}),
-    "many": Case("SVC", "many-100000", {}),
+    "few": Case("SVC", "few-1000000", {"C": 1.0}),
+    "many": Case("SVC", "many-200000", {}),
+    "nu": Case("NuSVC", "many-100000", {"nu": 0.2}),
     "squared hinge": Case("SVC", "many-60000", {"loss": "squared_hinge", "C": 1.0}),
     "regression": Case("SVR", "smooth-150000", {"epsilon": 0.1}),
     "one class": Case("OneClassSVM", "few-400000", {"nu": 0.05}),
@@ -84,7 +85,7 @@ def plan_and_fit(name: str, share: float, memory: str, threads: int) -> dict[str
     n_rows = int(share * (data.n_made or 60_000))
     x, y = load(data, data_folder(), n_rows=n_rows)
     given = {"C": data.C, "gamma": data.gamma, **case.parameters}
-    if case.estimator == "OneClassSVM":
+    if "nu" in given:
         del given["C"]
     model = getattr(bigsvm, case.estimator)(memory=memory, n_jobs=threads, **given)
     x = x.astype("float32")
