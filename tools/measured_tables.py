@@ -375,6 +375,28 @@ the largest such fall.
         (Table("probabilities", ("| data",)), Table("probabilities", ("| check",))),
     ),
     Section(
+        "Searching C and gamma",
+        """
+A grid of 5 x 5 points and 3 folds, one thread. `halving` and `warm starts` are `bigsvm.SearchCV`
+with `halving=3` and without; `separate fits` is scikit-learn's `GridSearchCV` of `bigsvm.SVC`. CPU
+seconds of the whole search, predictions included.
+""",
+        (
+            Table("search_times", ("a9a:", "best point")),
+            Table("search_times", ("a4a:", "best point")),
+            Table("search_times", ("search_times\n", "| check")),
+        ),
+    ),
+    Section(
+        "Forecasts",
+        """
+What `estimator.plan` says before a fit, beside what the fit then takes. `planning` is the time of
+the plan in that of the fit. A fit of class pairs estimates its time itself: `own ratio` is its
+first estimate divided by the truth. Limits are for fits of ten seconds or more.
+""",
+        (Table("plan", ("planned [range]",)), Table("plan", ("| check",))),
+    ),
+    Section(
         "Reading LIBSVM text",
         """
 Two threads, beside scikit-learn's `load_svmlight_file`, which returns all rows: in chunks, each

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.budget import parse_bytes
 from bigsvm.compilation import compilations
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.narrow import narrowed
+from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
 from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.train import reduction_of, train_model
@@ -51,6 +53,8 @@ LABELS_AT_ONCE = 1 << 20
 """Labels that are sorted together, in a few megabytes."""
 FEWEST_ALIKE = 5 * DIRECT_ROWS
 """Of this many rows, the last sample is trained as all rows are; it is a small part of them."""
+COPIED_SHARE = 8
+"""Samples of an array are copied if they take at most this part of the memory."""
 DOUBT = 0.1
 """The exponent of growth may be wrong by this, either way."""
 TIME_DOUBT = 1.4
@@ -167,6 +171,7 @@ def forecast(
     )
     n = source.n_rows
     are_pairs = reduction_of(parameters, labels) is OneVsOneReduction
+    most = parse_bytes(parameters.memory) // COPIED_SHARE
     samples: list[Sample] = []
 
     def listener(event: Event) -> None:
@@ -178,7 +183,7 @@ def forecast(
         began = time.perf_counter()
         with compilations() as compiled:
             model = train_model(
-                ChosenRows(source, rows) if len(rows) < n else source,
+                _rows_at(source, rows, most) if len(rows) < n else source,
                 None if labels is None else labels[rows],
                 None if sample_weight is None else sample_weight[rows],
                 parameters_of_samples,
@@ -274,6 +279,20 @@ def _sampled(source: RowSource, n_rows: int) -> I8:
         return np.arange(n_rows)
     order = np.random.default_rng(0).permutation(source.n_rows)
     return np.sort(order[:n_rows])
+
+
+def _rows_at(source: RowSource, rows: I8, most: int) -> RowSource:
+    """Rows of a sample; of an array copied if they take at most so many bytes.
+
+    Training takes rows out of an array again and again, which all rows together do not need.
+    """
+    chosen = ChosenRows(source, rows)
+    n_bytes = int(len(rows) * source.bytes_per_row)
+    if source.row_alignment > 1 or n_bytes > most:
+        return chosen
+    copied = as_row_source(chosen.read(0, len(rows)))
+    copied.copied_bytes = source.copied_bytes + n_bytes
+    return copied
 
 
 def _growth(samples: Sequence[Sample], values: Sequence[float], most: float) -> float:

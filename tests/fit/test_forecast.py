@@ -76,7 +76,6 @@ def test_few_rows_are_trained_wholly(y):
     assert planned.seconds.low == planned.seconds.high == planned.samples[-1].seconds
 
 
-@pytest.mark.parametrize("store", [False, True])
 def test_time_of_compiling_is_not_that_of_a_sample(monkeypatch):
     train_model = module.train_model
 
@@ -91,6 +90,7 @@ def test_time_of_compiling_is_not_that_of_a_sample(monkeypatch):
     assert planned.seconds.expected < 0.9
 
 
+@pytest.mark.parametrize("store", [False, True])
 def test_samples_end_before_they_take_long(tmp_path, store):
     X, y = blobs(6000)
     if store:

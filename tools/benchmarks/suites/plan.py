@@ -46,7 +46,7 @@ CASES = {
     "ten classes of digits": Case("SVC", "mnist", {}, all_classes=True),
     "few": Case("SVC", "few-1000000", {"C": 1.0}),
     "many": Case("SVC", "many-200000", {}),
-    "nu": Case("NuSVC", "many-100000", {"nu": 0.2}),
+    "nu": Case("NuSVC", "many-200000", {"nu": 0.2}),
     "squared hinge": Case("SVC", "many-60000", {"loss": "squared_hinge", "C": 1.0}),
     "regression": Case("SVR", "smooth-150000", {"epsilon": 0.1}),
     "one class": Case("OneClassSVM", "few-400000", {"nu": 0.05}),
