@@ -80,7 +80,7 @@ def open_job(sent: SentJob) -> OpenJob:
 
 
 def watch_for_end() -> Callable[[], bool]:
-    """Return a function that tells whether nobody waits for the task of this thread any more.
+    """Return a function that tells whether the task of this thread has been given up.
 
     A thread cannot be stopped; Dask only notes that the coordinator has gone, or has the result of
     another worker.

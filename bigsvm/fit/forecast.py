@@ -52,7 +52,7 @@ FITTED_SAMPLES = 3
 LABELS_AT_ONCE = 1 << 20
 """Labels that are sorted together, in a few megabytes."""
 FEWEST_ALIKE = 5 * DIRECT_ROWS
-"""Of this many rows, the last sample is trained as all rows are; it is a small part of them."""
+"""From this number of rows on, a sample that is trained as all rows are is a small part of them."""
 COPIED_SHARE = 8
 """Samples of an array are copied if they take at most this part of the memory."""
 DOUBT = 0.1

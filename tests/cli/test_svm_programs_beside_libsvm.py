@@ -103,7 +103,7 @@ def test_files_and_lines_are_libsvms(job, folder):
     ],
 )  # fmt: skip
 def test_probabilities_are_libsvms(name, options, error, folder):
-    """Of many classes it solves for them roughly; predictions of targets are rounded to float32."""
+    """LIBSVM couples them roughly with many classes; predicted targets are rounded to float32."""
     unpacked(name, folder)
     options = [*options.split(), "-b", "1"]
     run_here("svm-train", "-q", *options, name)

@@ -44,7 +44,7 @@ def sent(monkeypatch):
 
 
 def assert_same(here, there):
-    """Hold results of fits to the same bits, whoever made them."""
+    """Compare results of fits to the last bit."""
     assert here.keys() == there.keys()
     for name in here:
         if name == "certificate":
