@@ -260,8 +260,9 @@ in a budget of 500 MB. How to use a cluster is on [its page](cluster.md).
 The same rows on one, two, four and eight workers, in slowed-down time: a worker sleeps until each
 kernel value has taken 20 ns, and each byte that it is sent or sends back its share of 62.5 MB a
 second. So eight of them need little of two cores. `far` is the wait for workers. The model adds up
-kernel values, bytes, and a pass without kernel values for each pass. The second table is that model
-for problems of other sizes, at the speed of this machine.
+the kernel values and the bytes of each run, and for each of its passes the time of one without
+kernel values. More workers are sent more products: `floors` and `passes` grow. The second table is
+that model for problems of other sizes, at the speed of this machine.
 """,
         (
             Table("cluster", ("--part scaling", "far, s")),
