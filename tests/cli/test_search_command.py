@@ -3,6 +3,7 @@
 import json
 import shlex
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -94,17 +95,19 @@ def test_what_has_no_meaning_is_refused(folder, words, message):
 
 @pytest.mark.slow
 def test_killed_ten_times_it_has_the_same_table(folder, tmp_path):
-    X, y = two_clouds(4000)
+    X, y = two_clouds(12000)
     write_store(tmp_path / "x.zarr", X + np.random.default_rng(0).normal(0, 2, X.shape), y)
     words = ("search", tmp_path / "x.zarr", *EXPONENTS, "--halving", 2, "--json")
+    began = time.perf_counter()
     expected = json.loads(finish(start(*words))[0])["results"]
+    whole = time.perf_counter() - began
     rng = np.random.default_rng(1)
     words = (*words, "--checkpoint", tmp_path / "run", "--checkpoint-every", "0.2s")
     killed = 0
     for _ in range(10):
         child = start(*words)
         try:
-            child.communicate(timeout=2 + 4 * rng.random())
+            child.communicate(timeout=whole * rng.uniform(0.2, 0.6))
         except subprocess.TimeoutExpired:
             killed += 1
         child.kill()

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import time
 
 import numpy as np
 import pytest
@@ -145,8 +146,8 @@ def test_a_point_that_one_run_cannot_fit_is_fitted_fold_by_fold(monkeypatch):
 
 
 def search(folder, results):
-    """Search 3000 rows, and keep the table; saves every now and then."""
-    rows, labels = make_classification(3000, 6, flip_y=0.2, random_state=1)
+    """Search 4000 rows, and keep the table; saves every now and then."""
+    rows, labels = make_classification(4000, 6, flip_y=0.2, random_state=1)
     estimator = bigsvm.SVC(n_jobs=1, checkpoint_every=0.01)
     grid = {"C": [0.5, 2.0, 8.0, 32.0], "gamma": [0.1, 1.0]}
     search = bigsvm.SearchCV(estimator, grid, cv=3, refit=False, checkpoint=folder)
@@ -157,11 +158,13 @@ def search(folder, results):
 
 @pytest.mark.slow
 def test_search_that_is_killed_at_any_moment_has_the_same_table(tmp_path):
+    began = time.perf_counter()
     assert processes.run(search, tmp_path / "whole", tmp_path / "whole.npz") == 0
+    seconds = time.perf_counter() - began
     rng, n_killed = random.Random(0), 0
     for _ in range(10):
         process = processes.start(search, tmp_path / "killed", tmp_path / "killed.npz")
-        process.join(rng.uniform(0.5, 3.0))
+        process.join(seconds * rng.uniform(0.05, 0.3))
         n_killed += process.is_alive()
         process.kill()
         process.join()
