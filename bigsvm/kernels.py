@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from bigsvm.errors import ParameterError
+from bigsvm.identity import Identity, identity_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +65,8 @@ class Kernel(ABC):
     A new kernel is a frozen dataclass whose fields are its parameters. It has a name,
     `from_products`, `largest_norm` if its values can overflow, and `check_rows` if it is not
     defined for all rows. It must be symmetric. Models with it can be loaded once the class is
-    defined.
+    defined. Each class has a name of its own; a class that is defined again, as in a notebook,
+    replaces the earlier one.
 
     Attributes
     ----------
@@ -108,7 +110,15 @@ class Kernel(ABC):
     is_shift_invariant: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
+        if "from_products" in cls.__dict__ and "code" not in cls.__dict__:
+            cls.code = KernelCode.FORMULA  # compiled code of a base class is not this formula
         if "name" in cls.__dict__:
+            other = KERNELS.get(cls.name)
+            if other is not None and not _is_defined_again(cls, other):
+                raise ParameterError(
+                    f"the kernel class {_place_of(cls)} has the name {cls.name!r}, which is that "
+                    f"of {_place_of(other)}; give it another name"
+                )
             KERNELS[cls.name] = cls
 
     @abstractmethod
@@ -155,17 +165,33 @@ class Kernel(ABC):
 
     @property
     def recorded(self) -> str:
-        """The class and all fields, for fingerprints; `repr` may hide some."""
-        values = (f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
-        return f"{type(self).__qualname__}({', '.join(values)})"
+        """The class, all fields and what they compute, for fingerprints; `repr` may hide some."""
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        # Other values may look different in another process; the identity has them.
+        values = (
+            f"{name}={value!r}"
+            if isinstance(value, int | float | str)
+            else f"{name}={type(value).__name__}"
+            for name, value in held.items()
+        )
+        identity = identity_of_kernel(self)
+        computes = "" if identity is None else f" {identity.words}"
+        return f"{type(self).__qualname__}({', '.join(values)}){computes}"
 
     def check(self) -> None:
-        """Refuse a kernel that depends on more than its fields, as only these are saved.
+        """Refuse a kernel that a saved model would not lead back to: its name and fields are saved.
 
         Raises
         ------
         ParameterError
+            It has the name of another class, or depends on more than its fields.
         """
+        named = KERNELS.get(self.name)
+        if named is not None and not _is_defined_again(type(self), named):
+            raise ParameterError(
+                f"the kernel class {_place_of(type(self))} has no name of its own, but that of "
+                f"{_place_of(named)}, which a saved model would be loaded with; give it a name"
+            )
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         arguments = {field.name: values[field.name] for field in fields(self) if field.init}
         try:
@@ -280,6 +306,26 @@ class Precomputed(Kernel):
 
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         return np.array(dots, dtype=np.float64)
+
+
+def identity_of_kernel(kernel: Kernel, *, versions: bool = True) -> Identity | None:
+    """Tell what a kernel of one's own computes, as `identity_of` does; None of a built-in one."""
+    if type(kernel).__module__ == __name__:
+        return None
+    return identity_of(kernel, versions=versions)
+
+
+def _place_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _is_defined_again(kind: type[Kernel], other: type[Kernel]) -> bool:
+    """Whether two classes are one that was defined again, or made anew with `__slots__`."""
+    if _place_of(kind) == _place_of(other):
+        return True
+    # A dataclass with slots is a copy of a class, which has no qualified name yet.
+    is_copy = kind.from_products is other.from_products and kind.__module__ == other.__module__
+    return is_copy and kind.__name__ == other.__name__
 
 
 def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:

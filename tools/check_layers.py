@@ -30,6 +30,7 @@ ORDER = (
     "compilation",
     "processors",
     "budget",
+    "identity",
     "kernels",
     "core",
     "data",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,8 @@ import numpy as np
 import xxhash
 
 from bigsvm.duals.problem import FingerprintEntry
+from bigsvm.identity import NOT_COMPARABLE
+from bigsvm.kernels import identity_of_kernel
 from bigsvm.version import __version__
 
 if TYPE_CHECKING:
@@ -67,7 +70,7 @@ def fingerprint_of(source: RowSource, kernel: Kernel, recorded: Recorded) -> dic
         **{name: repr(value) for name, value in recorded.chosen.items()},
         **recorded.others,
         FingerprintEntry.CLASS_WEIGHTS: repr(recorded.class_weights),
-        "kernel": kernel.recorded,
+        "kernel": _recorded(kernel),
         "bigsvm": _this_version(),
     }
 
@@ -75,10 +78,13 @@ def fingerprint_of(source: RowSource, kernel: Kernel, recorded: Recorded) -> dic
 def provenance_of(
     parameters: TrainingParameters,
     source: RowSource,
+    kernel: Kernel,
     class_weights: Iterable[float] | None,
     fingerprint: dict[str, str],
 ) -> dict[str, Any]:
     """List where a model comes from, as JSON can say it."""
+    identity = identity_of_kernel(kernel, versions=False)
+    digest = None if identity is None else identity.digest
     unlimited = parameters.max_seconds == float("inf")
     names = source.feature_names
     return {
@@ -91,8 +97,16 @@ def provenance_of(
         "data": fingerprint[FingerprintEntry.DATA],
         "n_rows": source.n_rows,
         "first_index": source.first_index,
+        **({} if digest is None else {"kernel": digest}),
         **({} if names is None else {"feature_names": list(names)}),
     }
+
+
+def _recorded(kernel: Kernel) -> str:
+    """Give what of the kernel a saved run must agree with."""
+    word = kernel.recorded
+    # What cannot be compared agrees with nothing, so that no run goes on with another formula.
+    return f"{word} ({uuid.uuid4().hex})" if NOT_COMPARABLE in word else word
 
 
 def _this_version() -> str:
@@ -105,5 +119,5 @@ def fingerprint_of_kernel_rows(
 ) -> dict[str, str]:
     """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
     raised = {"offset": repr(offset)} if offset else {}
-    same = {"data": source.fingerprint(), "kernel": kernel.recorded, "bigsvm": _this_version()}
+    same = {"data": source.fingerprint(), "kernel": _recorded(kernel), "bigsvm": _this_version()}
     return {**same, "rows": str(source.n_rows), **raised}

@@ -229,5 +229,7 @@ def model_of(
             "kernel_is_definite": trained.kernel.is_definite,
             **trained.cluster_costs,
         },
-        provenance=provenance_of(parameters, source, class_weight, trained.fingerprint),
+        provenance=provenance_of(
+            parameters, source, trained.kernel, class_weight, trained.fingerprint
+        ),
     )

@@ -7,6 +7,7 @@ they are used. A model that passes can predict, be described and be exported.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import scipy.sparse as sp
 from bigsvm import votes
 from bigsvm.calibration import Calibration
 from bigsvm.data.scaler import Scaler
-from bigsvm.kernels import kernel_from
+from bigsvm.identity import PYTHON
+from bigsvm.kernels import identity_of_kernel, kernel_from
 from bigsvm.models.certificate import check_certificate, check_plain, is_count, one_of
 from bigsvm.parameters.formulations import FORMULATIONS, traits_of
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from bigsvm.kernels import Kernel
 
 FORMAT_VERSION = 3
 """Newest version of the format; a model is written in the oldest that can hold it."""
@@ -133,8 +137,10 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
         raise ValueError("bounds are numbers > 0 of the rule crammer-singer")
     certificate = header["certificate"]
     check_certificate(certificate, n_classes=len(classes or ()))
+    kernel = kernel_from(header["kernel"])
+    _compare_formula(kernel, provenance.get("kernel"))
     return dict(
-        kernel=kernel_from(header["kernel"]),
+        kernel=kernel,
         support_vectors=vectors,
         coefficients=coefficients,
         intercept=float(intercepts[0]) if rule is None else intercepts,
@@ -149,6 +155,24 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
         certificate=certificate,
         provenance=provenance,
     )
+
+
+def _compare_formula(kernel: Kernel, trained: str | None) -> None:
+    """Warn where the class of a kernel of one's own computes something else than in training.
+
+    `trained` is its identity then; None of built-in kernels, and in models of earlier versions.
+    """
+    identity = identity_of_kernel(kernel, versions=False)
+    now = None if identity is None else identity.digest
+    if now is None or trained is None or trained == now:
+        return
+    if trained.startswith(f"{PYTHON}-"):  # code of another version of Python cannot be compared
+        warnings.warn(
+            f"the class of the kernel {kernel.name!r} computes something else now than when the "
+            "model was trained; define it as it was, or train the model again",
+            UserWarning,
+            stacklevel=6,
+        )
 
 
 def _flat(name: str, matrix: Any) -> dict[str, Any]:  # noqa: ANN401 (an array or CSR)
@@ -187,7 +211,7 @@ def _provenance(provenance: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has
         raise ValueError(f"first_index is {provenance['first_index']!r}")
     if provenance.get("n_rows") is not None and not is_count(provenance["n_rows"]):
         raise ValueError(f"n_rows is {provenance['n_rows']!r}")
-    for name in ("bigsvm", "data", "read from"):
+    for name in ("bigsvm", "data", "kernel", "read from"):
         if not isinstance(provenance.get(name), str | None):
             raise ValueError(f"{name} is {provenance[name]!r}")
     for name in ("parameters", "estimator"):

@@ -1,7 +1,7 @@
 """Kernels beyond LIBSVM's: absolute distances, and a formula of one's own."""
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,9 @@ from sklearn.datasets import make_moons
 from sklearn.metrics.pairwise import laplacian_kernel
 
 import bigsvm
+from bigsvm import kernels
 from bigsvm.errors import CheckpointError, DataError, ModelError, ParameterError
+from bigsvm.identity import PYTHON
 from bigsvm.kernels import KERNELS
 from bigsvm.models import KernelExpansion
 
@@ -20,7 +22,7 @@ from bigsvm.models import KernelExpansion
 class Cauchy(bigsvm.Kernel):
     """``1 / (1 + |a - b|² / width²)``."""
 
-    name = "cauchy"
+    name = "cauchy of tests"
     width: float = 1.0
 
     def from_products(self, dots, norms_rows, norms_columns):
@@ -83,14 +85,16 @@ def test_custom_kernel_is_saved_and_loaded(rows, tmp_path, monkeypatch):
     fitted.model_.save(tmp_path / "m.safetensors")
     loaded = KernelExpansion.load(tmp_path / "m.safetensors")
     assert loaded.kernel == Cauchy(width=0.7)
-    monkeypatch.delitem(KERNELS, "cauchy")
+    monkeypatch.delitem(KERNELS, "cauchy of tests")
     with pytest.raises(ModelError, match="import the module"):
         KernelExpansion.load(tmp_path / "m.safetensors")
 
 
 def test_custom_kernel_by_name_is_refused_without_its_parameters(rows):
-    with pytest.raises(ParameterError, match=r"'cauchy' has the parameter width.*kernel=Cauchy\("):
-        bigsvm.SVC(kernel="cauchy").fit(*rows)
+    with pytest.raises(
+        ParameterError, match=r"'cauchy of tests' has the parameter width.*kernel=Cauchy\("
+    ):
+        bigsvm.SVC(kernel="cauchy of tests").fit(*rows)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,9 @@ def test_a_formula_that_gives_something_else_is_named(rows, returned, words, for
     monkeypatch.setattr(
         Cauchy, "from_products", lambda self, *products: returned(values(self, *products))
     )
-    with pytest.raises(ParameterError, match=f"the kernel cauchy returns .*{words}.*shape of the"):
+    with pytest.raises(
+        ParameterError, match=f"the kernel cauchy of tests returns .*{words}.*shape of the"
+    ):
         bigsvm.SVC(kernel=Cauchy(), n_jobs=2).fit(form(X), y)
 
 
@@ -212,3 +218,128 @@ def test_a_kernel_refuses_rows_in_training_and_in_prediction(rows, form, dtype, 
         fitted.predict(form(wrong))
     with pytest.raises(DataError, match=r"a row has the value -0.25; it must not be negative"):
         bigsvm.SVC(kernel=Hellinger()).fit(form(wrong), y)
+
+
+BUILT_IN = ["linear", "poly", "rbf", "sigmoid", "laplacian", "precomputed"]
+
+
+@pytest.mark.usefixtures("_registry")
+@pytest.mark.parametrize("name", [*BUILT_IN, "cauchy of tests"])
+def test_a_class_with_the_name_of_another_kernel_is_refused_where_it_is_defined(name, rows):
+    held = KERNELS[name]
+    with pytest.raises(
+        ParameterError, match=f"has the name '{name}', which is that of .*{held.__name__}"
+    ):
+        type("Own", (bigsvm.Kernel,), {"name": name, "from_products": Cauchy.from_products})
+    with pytest.raises(ParameterError, match="give it another name"):
+        type(held.__name__, (Cauchy,), {"name": name, "__module__": "elsewhere"})
+    assert kernels.KERNELS[name] is held
+
+
+def cell(source):
+    """Run a cell as a notebook does; returns the class that it defines."""
+    space = {"__name__": "__main__", "np": np, "bigsvm": bigsvm, "dataclass": dataclass}
+    exec(source, space)
+    return space["Edited"]
+
+
+EDITED = """
+@dataclass(frozen=True, kw_only=True, slots=SLOTS)
+class Edited(bigsvm.Kernel):
+    name = "edited"
+    width: float = 1.0
+    def from_products(self, dots, norms_rows, norms_columns):
+        return FACTOR * np.asarray(dots)
+"""
+
+
+@pytest.mark.usefixtures("_registry")
+@pytest.mark.parametrize("slots", ["False", "True"])
+def test_a_cell_that_is_run_again_replaces_its_kernel(slots, rows):
+    source = EDITED.replace("SLOTS", slots)
+    for factor in ("1", "1", "2"):
+        kind = cell(source.replace("FACTOR", factor))
+        assert kernels.KERNELS["edited"] is kind
+        assert bigsvm.SVC(kernel=kind()).fit(*rows).converged_
+
+
+@pytest.mark.usefixtures("_registry")
+def test_a_class_with_slots_may_be_defined_in_a_function(rows):
+    @dataclass(frozen=True, kw_only=True, slots=True)
+    class Slotted(bigsvm.Kernel):
+        name = "slotted"
+        width: float = 1.0
+
+        def from_products(self, dots, norms_rows, norms_columns):
+            return self.width * np.asarray(dots)
+
+    assert kernels.KERNELS["slotted"] is Slotted
+    assert bigsvm.SVC(kernel=Slotted()).fit(*rows).converged_
+
+
+@pytest.mark.usefixtures("_registry")
+@pytest.mark.parametrize("base", [Cauchy, kernels.RBF])
+def test_a_class_without_a_name_of_its_own_is_not_trained_with(base, rows):
+    """A saved model of it would be loaded with the formula of the other class."""
+
+    class Unnamed(base):
+        def from_products(self, dots, norms_rows, norms_columns):
+            return np.asarray(dots)
+
+    kernel = Unnamed() if base is Cauchy else Unnamed(gamma=1.0)
+    with pytest.raises(ParameterError, match="Unnamed has no name of its own, but that of"):
+        bigsvm.SVC(kernel=kernel).fit(*rows)
+
+
+@pytest.mark.usefixtures("_registry")
+def test_the_formula_of_a_class_derived_from_a_built_in_one_is_used(rows):
+    """Compiled code of the built-in kernel was."""
+
+    class Flat(kernels.RBF):
+        name = "flat"
+
+        def from_products(self, dots, norms_rows, norms_columns):
+            return np.exp(
+                -0.01 * self.gamma * np.asarray(np.add.outer(norms_rows, norms_columns) - 2 * dots)
+            )
+
+    X, y = rows
+    ours = bigsvm.SVC(kernel=Flat(gamma=1.0), tol=1e-6).fit(X, y)
+    peer = peers.SVC(gamma=0.01, tol=1e-6).fit(X, y)
+    np.testing.assert_allclose(ours.decision_function(X), peer.decision_function(X), atol=1e-3)
+
+
+@pytest.mark.usefixtures("_registry")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_model_says_that_its_kernel_computes_something_else_now(rows, n_classes, tmp_path):
+    X, y = rows[0], np.arange(300) % n_classes
+    source = EDITED.replace("SLOTS", "False")
+    one = bigsvm.SVC(kernel=cell(source.replace("FACTOR", "1"))()).fit(X, y)
+    one.save(tmp_path / "m")
+    cell(source.replace("FACTOR", "1"))
+    same = bigsvm.load(tmp_path / "m")
+    cell(source.replace("FACTOR", "2"))
+    for load in (bigsvm.load, KernelExpansion.load):
+        with pytest.warns(UserWarning, match="kernel 'edited' computes something else now") as told:
+            load(tmp_path / "m")
+        assert len(told) == 1
+    same.save(tmp_path / "again")
+    with pytest.warns(UserWarning, match="computes something else now"):
+        bigsvm.load(tmp_path / "again")
+
+
+@pytest.mark.usefixtures("_registry")
+def test_a_model_without_a_record_of_its_kernel_is_loaded_silently(rows, tmp_path):
+    """Models of earlier versions, and those of another version of Python, cannot be compared."""
+    source = EDITED.replace("SLOTS", "False")
+    model = bigsvm.SVC(kernel=cell(source.replace("FACTOR", "1"))()).fit(*rows).model_
+    assert model.provenance["kernel"].startswith(PYTHON)
+    cell(source.replace("FACTOR", "2"))
+    others = {name: value for name, value in model.provenance.items() if name != "kernel"}
+    for provenance in (others, {**others, "kernel": "2.7-0"}):
+        replace(model, provenance=provenance).save(tmp_path / "m")
+        KernelExpansion.load(tmp_path / "m")  # a warning is an error here
+    replace(model, provenance={**others, "kernel": 7}).save(tmp_path / "m")
+    with pytest.raises(ModelError, match="kernel is 7"):
+        KernelExpansion.load(tmp_path / "m")
+    assert "kernel" not in bigsvm.SVC().fit(*rows).model_.provenance
