@@ -51,10 +51,11 @@ def write_model(attributes: Mapping[str, Any], path: str | os.PathLike[str]) -> 
 
     header, tensors = header_and_tensors(attributes)
     text = json.dumps(header, sort_keys=True, default=_plain)
-    metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
+    metadata = {"bigsvm": text, "xxh3_128": digest_of_tensors(text, tensors)}
     try:
         with file_to_write(path, "path", what="model") as target:
-            _replace_synced(target, tensors, metadata)
+            with part_of(target) as part:
+                save_tensors(part, tensors, metadata)
     except (OSError, safetensors.SafetensorError) as error:
         raise ModelError(f"cannot write the model {path}: {error}") from error
 
@@ -94,7 +95,7 @@ def _read(source: Path, path: str | os.PathLike[str], make: Callable[..., Model]
             if len(text) > MOST_HEADER_BYTES:
                 raise ValueError(f"its header has {len(text)} characters")
             tensors = {name: _tensor(file, name) for name in file.keys()}
-        if _digest(text, tensors) != metadata.get("xxh3_128"):
+        if digest_of_tensors(text, tensors) != metadata.get("xxh3_128"):
             raise ModelError(f"{path} is damaged: its content does not match its hash")
         return make(**attributes_of(_header(text, path), tensors))
     except ModelError:
@@ -138,19 +139,18 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else repr(value)
 
 
-def _replace_synced(path: Path, tensors: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
-    """Replace a file, whole or not at all, straight from the tensors: support vectors are many."""
+def save_tensors(path: Path, tensors: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
+    """Write a safetensors file straight from the tensors: support vectors are many."""
     # Saves 1 MB where a model is used and thrown away.
     import safetensors.numpy
 
-    with part_of(path) as part:
-        part.touch()
-        mode = part.stat().st_mode
-        safetensors.numpy.save_file(tensors, part, metadata)
-        part.chmod(mode)  # what it writes only the owner may read
+    path.touch()
+    mode = path.stat().st_mode
+    safetensors.numpy.save_file(tensors, path, metadata)
+    path.chmod(mode)  # what it writes only the owner may read
 
 
-def _digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
+def digest_of_tensors(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
     """Hash of the header and of every tensor with its name, dtype and shape."""
     hasher = xxhash.xxh3_128(text.encode())
     for name in sorted(tensors):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.metrics import check_scoring
 
 from bigsvm.budget import parse_bytes, show_bytes
@@ -21,9 +21,10 @@ from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
 from bigsvm.selection.common import Data, make_data, whole_store
 from bigsvm.selection.folds import make_folds
-from bigsvm.selection.identity import identity_of
+from bigsvm.selection.identity import belongings_of
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.selection.samples import sample_rows
+from bigsvm.selection.saved import FitContent, metric_of
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
@@ -145,6 +146,21 @@ class FoldFits:
         several = isinstance(self._scoring, list | tuple | set | dict)
         return list(self._scoring) if several else [SCORE]
 
+    def _metrics(self) -> dict[str, str | None] | None:
+        """Metric of each score by its name, None of one's own; None if names are not known."""
+        scoring = self._scoring
+        if isinstance(scoring, dict):
+            return {name: metric_of(scorer) for name, scorer in scoring.items()}
+        if isinstance(scoring, list | tuple | set):
+            return {name: metric_of(name) for name in scoring}
+        if scoring is None:
+            score: Any = getattr(type(self.estimator), "score", None)
+            is_own = not getattr(score, "__module__", "").startswith(("bigsvm.", "sklearn."))
+            usual = "r2" if is_regressor(self.estimator) else "accuracy"
+            return {SCORE: None if is_own else usual}
+        metric = metric_of(scoring)
+        return None if metric is None else {SCORE: metric}
+
     def _bytes_in_common(self) -> int:
         """Bytes that all fits have in common: labels, weights, folds and predictions.
 
@@ -186,12 +202,13 @@ class FoldFits:
         if directory is None:
             yield
             return
-        belongs_to = identity_of(
+        belongs_to = belongings_of(
             self.estimator, self.data, self.folds, self._scoring,
             with_train_scores=self._with_train_scores, searched=searched,
         )  # fmt: skip
         belongs_to |= search or {}
-        with Record(directory, belongs_to) as record:
+        content = FitContent(self._metrics(), with_train_scores=self._with_train_scores)
+        with Record(directory, belongs_to, content) as record:
             self.record = record
             try:
                 yield
@@ -388,7 +405,12 @@ class FoldFits:
         if fitted.estimator is not None:
             return fitted.estimator.model_
         assert self.record is not None
-        return self.record.model(fitted.key)
+        source, truth = self.data.source, self.data.truth
+        assert truth is not None
+        # Support vectors are rows, in float64 at most; their coefficients are of all classes.
+        per_row = 4 * source.bytes_per_row + 16 * (2 + len(np.unique(truth)))
+        most = source.n_rows * per_row + 64 * source.n_columns + (32 << 20)
+        return self.record.model(fitted.key, most_bytes=most)
 
     def _scores(
         self, estimator: KernelMachine, rows: NDArray[np.int64], values: F8 | None

@@ -11,6 +11,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import ParameterGrid
 
 from bigsvm.errors import ParameterError
+from bigsvm.selection.identity import told
 from bigsvm.selection.lines import Line
 from bigsvm.selection.tasks import fit_lines
 
@@ -196,6 +197,6 @@ def _chains(points: Sequence[tuple[int, dict[str, Any]]], *, warm_starts: bool) 
         return [[k] for k, _ in points]
     chains: dict[str, list[tuple[float, int]]] = {}
     for k, point in points:
-        others = repr(sorted((name, repr(value)) for name, value in point.items() if name != "C"))
+        others = repr(sorted((name, told(value)) for name, value in point.items() if name != "C"))
         chains.setdefault(others, []).append((point.get("C", 0.0), k))
     return [[k for _, k in sorted(chain)] for chain in chains.values()]

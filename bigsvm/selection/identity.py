@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from bigsvm.identity import identity_of
+from bigsvm.kernels import Kernel
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import declaration_of
 from bigsvm.selection.folds import digest_of
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from bigsvm.selection.folds import Fold
 
 
-def identity_of(
+def belongings_of(
     estimator: KernelMachine,
     data: Data,
     folds: Sequence[Fold],
@@ -45,16 +47,17 @@ def identity_of(
         if values is not None:
             is_of_objects = values.dtype.kind == "O"
             hasher.update(repr(values.tolist()).encode() if is_of_objects else values.tobytes())
-    parameters = estimator._parameters()
+    parameters, kind = estimator._parameters(), type(estimator)
     return {
         "data": data.source.fingerprint(),
         "labels and weights": hasher.hexdigest(),
         "folds": digest_of(folds),
-        "scoring": _named(scoring),
+        "estimator": kind.__name__ if kind.__module__.startswith("bigsvm.") else told(kind),
+        "scoring": told(scoring),
         "train scores": repr(with_train_scores),
         "bigsvm": __version__,
         **{
-            name: repr(getattr(parameters, name))
+            name: told(getattr(parameters, name))
             for name, field in FIELDS.items()
             if (declaration_of(field).recorded or name in ("tol", "ball_tol"))
             and name not in searched
@@ -62,8 +65,14 @@ def identity_of(
     }
 
 
-def _named(scoring: Any) -> str:
-    """Describe scores by words that another process would use too."""
-    if isinstance(scoring, dict):
-        return repr({name: _named(scorer) for name, scorer in scoring.items()})
-    return str(getattr(scoring, "__qualname__", None) or repr(scoring))
+def told(value: object) -> str:
+    """Describe a score or a parameter by what it computes, in words of any process."""
+    if isinstance(value, dict):
+        return repr({name: told(each) for name, each in value.items()})
+    if isinstance(value, Kernel):
+        return value.recorded
+    if isinstance(value, set):
+        return repr(sorted(value, key=repr))
+    if callable(value):
+        return f"{getattr(value, '__qualname__', type(value).__name__)} {identity_of(value).words}"
+    return repr(value)

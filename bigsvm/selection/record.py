@@ -10,26 +10,39 @@ DIR/runs/KEY/                checkpoint of the fit under way
 from __future__ import annotations
 
 import json
+import logging
 import os
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
+import safetensors
 import xxhash
 
-from bigsvm.errors import CheckpointError
-from bigsvm.files import open_regular, parse_json, part_of, remove, replace_synced, try_lock
-from bigsvm.fit.together import PointOfFits
+from bigsvm.errors import CheckpointError, ModelError
+from bigsvm.files import open_regular, parse_json, remove, replace_synced, try_lock
+from bigsvm.identity import NOT_COMPARABLE
 from bigsvm.models import KernelExpansion
-from bigsvm.training.result import KnownPoint, StopReason
+from bigsvm.models.certificate import is_count
+from bigsvm.selection.identity import told
+from bigsvm.selection.saved import read_point, write_point
+from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMAT_VERSION = 1
-MOST_BYTES = 1 << 24
-"""Largest file in bytes: room for the certificate of many classes."""
+    from bigsvm.fit.together import PointOfFits
+    from bigsvm.selection.saved import FitContent
+
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION = 2
+MOST_BYTES = 1 << 22
+"""Largest file in bytes: room for the certificate of many classes. Parsing takes up to twenty
+times as much."""
+IN_OTHER_WORDS = ("bigsvm", "estimator", "kernel", "points", "scoring")
+"""What format 1 described by other words."""
+MOST_SHOWN = 200
+"""Most characters of what differs in a message."""
 
 
 class FoldFit(NamedTuple):
@@ -68,16 +81,23 @@ class Record:
         Made if absent; it must be on a local disk.
     belongs_to : mapping of str to str
         What the results belong to: data, folds, scoring, and parameters.
+    content : FitContent
+        Checks of results.
 
     Raises
     ------
     CheckpointError
-        The folder has other content or results of something else, cannot be written, or another
-        process is using it.
+        The folder has other content or results of something else, links, cannot be written, or
+        another process is using it.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], belongs_to: Mapping[str, str]) -> None:
-        self.directory = Path(directory)
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        belongs_to: Mapping[str, str],
+        content: FitContent,
+    ) -> None:
+        self.directory, self._content = Path(directory), content
         self._fits, self._runs = self.directory / "fits", self.directory / "runs"
         self._models = self.directory / "models"
         try:
@@ -89,6 +109,7 @@ class Record:
                     )
             for folder in (self._fits, self._runs, self._models):
                 folder.mkdir(parents=True, exist_ok=True)
+                _is_there(folder)
             lock = try_lock(self.directory / "lock")
         except OSError as error:
             raise CheckpointError(f"cannot write to {self.directory}: {error}") from error
@@ -104,23 +125,44 @@ class Record:
             raise
 
     def _check(self, belongs_to: dict[str, str]) -> None:
-        """Refuse results that belong to something else."""
+        """Refuse results that belong to something else, and remove those that cannot be used."""
         path = self.directory / "selection.json"
-        if not path.exists():
+        if not _is_there(path):
             _write(path, belongs_to)
             return
-        earlier = _read(path)
+        version, earlier = _read(path)
+        if not isinstance(earlier, dict) or not all(type(w) is str for w in earlier.values()):
+            raise _damaged(path, ValueError("its values are not words"))
+        unknown = [name for name, word in belongs_to.items() if NOT_COMPARABLE in word]
         differ = sorted(
-            name for name in {**earlier, **belongs_to} if earlier.get(name) != belongs_to.get(name)
+            name
+            for name in {**earlier, **belongs_to}
+            if earlier.get(name) != belongs_to.get(name)
+            and not (version < FORMAT_VERSION and name in IN_OTHER_WORDS)
         )
         if differ:
-            told = ", ".join(
-                f"{name} ({earlier.get(name)}, now {belongs_to.get(name)})" for name in differ
+            differences = ", ".join(
+                f"{name} ({str(earlier.get(name))[:MOST_SHOWN]}, now "
+                f"{str(belongs_to.get(name))[:MOST_SHOWN]})"
+                for name in differ
             )
             raise CheckpointError(
-                f"{self.directory} has results of something else: {told}; give the same again, or "
-                "another directory"
+                f"{self.directory} has results of something else: {differences}; give the same "
+                "again, or another directory"
             )
+        if version < FORMAT_VERSION:
+            self._start_over("an earlier version of bigsvm wrote them")
+            _write(path, belongs_to)
+        elif unknown:
+            words = belongs_to[unknown[0]][:MOST_SHOWN]
+            self._start_over(f"nobody can tell whether {unknown[0]} is still the same ({words})")
+
+    def _start_over(self, reason: str) -> None:
+        """Remove all results, and say why."""
+        logger.warning("%s: results are computed again, as %s", self.directory, reason)
+        for folder in (self._fits, self._runs, self._models):
+            remove(folder)
+            folder.mkdir()
 
     def close(self) -> None:
         """Give the folder up."""
@@ -135,65 +177,83 @@ class Record:
     def result(self, key: str) -> FoldFit | None:
         """Return the result of a fit; None if it is not finished."""
         path = self._fits / f"{key}.json"
-        if not path.exists():
+        if not _is_there(path):
             return None
+        _, values = _read(path)
         try:
-            return FoldFit(**_read(path))
-        except TypeError as error:
+            self._content.check(values)
+        except ValueError as error:
             raise _damaged(path, error) from error
+        return FoldFit(**values)
 
     @staticmethod
     def key(parameters: Mapping[str, Any], **others: int) -> str:
         """Return the name of a fit, which its parameters, its fold and its rows decide."""
-        words = [f"{name}={value!r}" for name, value in sorted({**parameters, **others}.items())]
+        words = [
+            f"{name}={told(value)}" for name, value in sorted({**parameters, **others}.items())
+        ]
         return xxhash.xxh3_64_hexdigest("\0".join(words).encode())
 
     def run_folder(self, key: str) -> str:
         """Return the folder for the checkpoint of a fit."""
-        return str(self._runs / key)
+        path = self._runs / key
+        _is_there(path)
+        return str(path)
 
     def has_run(self, key: str) -> bool:
         """Whether there is a checkpoint of a fit."""
-        return (self._runs / key).exists()
+        return _is_there(self._runs / key)
 
-    def model(self, key: str) -> KernelExpansion:
+    def model(self, key: str, *, most_bytes: float) -> KernelExpansion:
         """Read the model of a finished fit, which was added with it.
 
         Raises
         ------
-        ModelError
+        CheckpointError
+            It is missing, damaged, or larger than such a model can be.
         """
-        return KernelExpansion.load(self._models / f"{key}.safetensors")
+        path = self._models / f"{key}.safetensors"
+        try:
+            if _is_there(path) and path.stat().st_size > most_bytes:
+                raise ValueError(f"it has {path.stat().st_size} bytes")
+            return KernelExpansion.load(path)
+        except (OSError, ValueError, ModelError) as error:
+            raise _damaged(path, error) from error
 
     def drop_model(self, key: str) -> None:
         """Remove the model of a fit, from which no other fit starts any more."""
         (self._models / f"{key}.safetensors").unlink(missing_ok=True)
 
-    def point(self, key: str) -> PointOfFits | None:
+    def point(self, key: str, *, n_rows: int, n_fits: int) -> PointOfFits | None:
         """Read where a run of all folds ended; None if that was not added.
+
+        Parameters
+        ----------
+        key : str
+        n_rows : int
+            Most rows that were trained on.
+        n_fits : int
+            Number of folds.
 
         Raises
         ------
         CheckpointError
         """
         path = self._point_path(key)
-        if not path.exists():
+        if not _is_there(path):
             return None
         try:
-            with open_regular(path, follow_links=False) as file:
-                found = np.load(file, allow_pickle=False)
-                alpha, outputs, C = (found[name] for name in ("alpha", "outputs", "C"))
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            return read_point(path, n_rows=n_rows, n_fits=n_fits)
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
             raise _damaged(path, error) from error
-        return PointOfFits(KnownPoint(alpha, outputs, computed_here=False), float(C))
 
     def add_point(self, key: str, point: PointOfFits) -> None:
         """Keep where a run of all folds ended, until it is dropped."""
-        path, known = self._point_path(key), point.known
+        path = self._point_path(key)
+        _is_there(path)
         try:
-            with part_of(path) as part, part.open("wb") as file:
-                np.savez(file, alpha=known.alpha, outputs=known.outputs, C=point.C)
-        except OSError as error:
+            write_point(path, point)
+        except (OSError, safetensors.SafetensorError) as error:
             raise CheckpointError(f"cannot write {path}: {error}") from error
 
     def drop_point(self, key: str) -> None:
@@ -201,7 +261,7 @@ class Record:
         self._point_path(key).unlink(missing_ok=True)
 
     def _point_path(self, key: str) -> Path:
-        return self._models / f"{key}.npz"
+        return self._models / f"{key}.point.safetensors"
 
     def drop_run(self, key: str) -> None:
         """Remove the checkpoint of a run whose results have been added."""
@@ -219,22 +279,37 @@ class Record:
             Kept too, until it is dropped.
         """
         if model is not None:
-            model.save(self._models / f"{key}.safetensors")
+            path = self._models / f"{key}.safetensors"
+            _is_there(path)
+            model.save(path)
         _write(self._fits / f"{key}.json", result._asdict())
         self.drop_run(key)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file or folder, which must not be a link: its target is not of this run.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    if path.is_symlink():
+        raise CheckpointError(f"{path} is a link, which is not followed; remove it")
+    return path.exists()
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
     content = {"format_version": FORMAT_VERSION, "values": values}
     record = {**content, "xxh3": _digest(content)}
+    _is_there(path)
     try:
         replace_synced(path, json.dumps(record, indent=1).encode() + b"\n")
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error}") from error
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Read a file that `_write` has written.
+def _read(path: Path) -> tuple[int, Any]:
+    """Read the format version and the values of a file that `_write` has written.
 
     Raises
     ------
@@ -243,17 +318,22 @@ def _read(path: Path) -> dict[str, Any]:
     """
     try:
         with open_regular(path, follow_links=False) as file:
-            record = parse_json(file.read(MOST_BYTES))
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES} bytes")
+        record = parse_json(data)
         if not isinstance(record, dict):
             raise ValueError("it is no JSON object")
         if record.pop("xxh3", None) != _digest(record):
             raise ValueError("its content does not match its hash")
-        if record["format_version"] > FORMAT_VERSION:
-            raise CheckpointError(f"{path} is from a newer version of bigsvm; use that one")
-        values: dict[str, Any] = record["values"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        version: Any = record.get("format_version")
+        if not is_count(version) or record.keys() != {"format_version", "values"}:
+            raise ValueError("it has other fields")
+    except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
-    return values
+    if version > FORMAT_VERSION:
+        raise CheckpointError(f"{path} is from a newer version of bigsvm; use that one")
+    return version, record["values"]
 
 
 def _damaged(path: Path, error: Exception) -> CheckpointError:

@@ -20,6 +20,7 @@ from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import SCORE, FoldFits
 from bigsvm.selection.grid import best_of, candidates_of, evaluate, mean_score
+from bigsvm.selection.identity import told
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ def searched(
     """
     names = sorted({name for point in candidates for name in point})
     search = {
-        "points": repr(list(candidates)),
+        "points": repr([told(point) for point in candidates]),
         "halving": repr((factor, score)),
         "warm starts": repr(warm_starts),
     }

@@ -99,7 +99,9 @@ def fit_folds(
         estimator, started = fits.prepared(parameters, run), time.perf_counter()
         first = None if start is None else start.point
         if first is None and start is not None and record is not None:
-            first = record.point(start.run)
+            first = record.point(
+                start.run, n_rows=n_rows or fits.data.source.n_rows, n_fits=len(keys)
+            )
         estimators, trained = _trained(fits, estimator, n_rows, first)
         seconds, point = (time.perf_counter() - started) / len(keys), trained.point
         if record is not None and is_start and point is not None:

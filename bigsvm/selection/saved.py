@@ -1,0 +1,186 @@
+"""What a search or cross-validation keeps in files: types, sizes and ranges of all of it.
+
+A hash proves that a file is unchanged, not that bigsvm wrote it. So everything that is read is
+checked before it is used, and sizes are known before an array is read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors
+from sklearn.metrics import get_scorer, get_scorer_names
+
+from bigsvm.files import open_regular, part_of
+from bigsvm.fit.together import PointOfFits
+from bigsvm.models.certificate import check_certificate
+from bigsvm.models.files import digest_of_tensors, save_tensors
+from bigsvm.training.result import KnownPoint
+from bigsvm.training.saved import LARGEST, is_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+FIELDS = ("scores", "train_scores", "fit_seconds", "score_seconds", "certificate")
+"""Fields of the result of a fit."""
+OF_CERTIFICATES = ("converged", "stop_reason", "n_iter", "n_support")
+"""Fields of certificates that are read later."""
+ROUNDING = 1e-6
+"""By how much a score may be beyond its range: it is a sum of rounded numbers."""
+_SHARES = (
+    "accuracy", "average_precision", "balanced_accuracy", "completeness_score", "f1",
+    "fowlkes_mallows_score", "homogeneity_score", "jaccard", "normalized_mutual_info_score",
+    "precision", "rand_score", "recall", "roc_auc", "top_k_accuracy", "v_measure_score",
+)  # fmt: skip
+_AT_MOST_1 = ("adjusted_", "d2_", "explained_variance", "r2")
+_MAY_BE_UNDEFINED = ("d2_", "explained_variance", "neg_negative_", "positive_", "r2", "roc_auc")
+"""Starts of the names of scores that may be NaN, as where there is one class."""
+_POINT = "point of several fits, format 1"
+_HEADER_BYTES = 1 << 12
+"""Room for the header of the file of a point."""
+
+
+def metric_of(scoring: Any) -> str | None:
+    """Name of scikit-learn's score that a scorer computes; None of others."""
+    if scoring is None or isinstance(scoring, str):
+        return scoring
+    function = getattr(scoring, "_score_func", None)
+    for name in get_scorer_names() if function is not None else ():
+        known: Any = get_scorer(name)
+        if known._score_func is function and repr(known) == repr(scoring):
+            return str(name)
+    return None
+
+
+def range_of(metric: str | None) -> tuple[float, float]:
+    """Return the smallest and the largest value of a score, without rounding."""
+    name = metric or ""
+    if name.startswith(_SHARES):
+        return 0.0, 1.0
+    if name == "matthews_corrcoef":
+        return -1.0, 1.0
+    if name.startswith(_AT_MOST_1):
+        return -math.inf, 1.0
+    return (-math.inf, 0.0) if name.startswith("neg_") else (-math.inf, math.inf)
+
+
+class FitContent:
+    """Contents of the results of fits.
+
+    Parameters
+    ----------
+    metrics : mapping of str to str or None, or None
+        The metric of each score by the score's name; None if the names are not known, which are
+        those of the first result then.
+    with_train_scores : bool
+    """
+
+    def __init__(
+        self, metrics: Mapping[str, str | None] | None, *, with_train_scores: bool
+    ) -> None:
+        self._metrics, self._with_train_scores = metrics, with_train_scores
+
+    def check(self, values: Any) -> None:
+        """Check the values of a result.
+
+        Raises
+        ------
+        ValueError
+            The message says what is wrong.
+        """
+        if not isinstance(values, dict) or set(values) != set(FIELDS):
+            raise ValueError(f"its fields are not {', '.join(FIELDS)}")
+        scores, certificate = values["scores"], values["certificate"]
+        if self._metrics is None and isinstance(scores, dict) and scores:
+            self._metrics = dict.fromkeys(scores)
+        self._check_scores("scores", scores, self._metrics or {})
+        of_training = (self._metrics or {}) if self._with_train_scores else {}
+        self._check_scores("train_scores", values["train_scores"], of_training)
+        for name in ("fit_seconds", "score_seconds"):
+            if not is_number(values[name]):
+                raise ValueError(f"{name} is {str(values[name])[:40]}")
+        counts = certificate.get("n_support_of_classes") if isinstance(certificate, dict) else None
+        try:
+            check_certificate(certificate, n_classes=len(counts) if counts else 2**31)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"its certificate is not whole: {error}") from error
+        for name in OF_CERTIFICATES:
+            if name not in certificate:
+                raise ValueError(f"its certificate has no {name}")
+
+    @staticmethod
+    def _check_scores(what: str, scores: Any, metrics: Mapping[str, str | None]) -> None:
+        if not isinstance(scores, dict) or set(scores) != set(metrics):
+            raise ValueError(f"{what} are not those of {', '.join(metrics) or 'nothing'}")
+        for name, score in scores.items():
+            low, high = range_of(metrics[name])
+            is_bounded = math.isfinite(low) or math.isfinite(high)
+            may_be_nan = not is_bounded or str(metrics[name]).startswith(_MAY_BE_UNDEFINED)
+            is_known = type(score) is float and (
+                low - ROUNDING <= score <= high + ROUNDING or (may_be_nan and math.isnan(score))
+            )
+            if not is_known:
+                raise ValueError(f"{what} has {name} {str(score)[:40]}, which no such score can be")
+
+
+def write_point(path: Path, point: PointOfFits) -> None:
+    """Write where a run of several fits ended, whole or not at all.
+
+    Raises
+    ------
+    OSError, SafetensorError
+    """
+    known = point.known
+    tensors = {"alpha": known.alpha, "outputs": known.outputs, "C": np.array([float(point.C)])}
+    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    metadata = {"bigsvm": _POINT, "xxh3_128": digest_of_tensors(_POINT, tensors)}
+    with part_of(path) as part:
+        save_tensors(part, tensors, metadata)
+
+
+def read_point(path: Path, *, n_rows: int, n_fits: int) -> PointOfFits:
+    """Read a point of some fits of at most so many rows.
+
+    Raises
+    ------
+    OSError, SafetensorError, ValueError
+    """
+    # A row has one variable in each fit, or two in a regression.
+    most = 8 * 3 * n_rows * n_fits + _HEADER_BYTES
+    with open_regular(path, follow_links=False) as plain:
+        n_bytes = plain.seek(0, 2)
+    if n_bytes > most:
+        raise ValueError(f"it has {n_bytes} bytes; there can be {most}")
+    with safetensors.safe_open(str(path), "numpy") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}
+        _check_point({n: (s.get_dtype(), s.get_shape()) for n, s in slices.items()}, n_rows, n_fits)
+        tensors = {name: file.get_tensor(name) for name in slices}
+        digest = (file.metadata() or {}).get("xxh3_128")
+    if digest != digest_of_tensors(_POINT, tensors):
+        raise ValueError("its content does not match its hash")
+    for name, tensor in tensors.items():
+        # Comparisons with NaN are False.
+        if not bool((np.abs(tensor) < LARGEST).all()):
+            raise ValueError(f"{name} has values that are not finite, or very large")
+    alpha, outputs, C = (tensors[name] for name in ("alpha", "outputs", "C"))
+    if not 1 / LARGEST < C[0]:
+        raise ValueError(f"C is {C[0]:.3g}")
+    return PointOfFits(KnownPoint(alpha, outputs, computed_here=False), float(C[0]))
+
+
+def _check_point(
+    outlines: Mapping[str, tuple[str, Sequence[int]]], n_rows: int, n_fits: int
+) -> None:
+    """Check names, types and shapes of the tensors of a point."""
+    if set(outlines) != {"alpha", "outputs", "C"}:
+        raise ValueError("its arrays are not alpha, outputs and C")
+    for name, (dtype, _) in outlines.items():
+        if dtype != "F64":
+            raise ValueError(f"{name} is of type {dtype}")
+    alpha, outputs, C = (tuple(outlines[name][1]) for name in ("alpha", "outputs", "C"))
+    fits = len(outputs) == 2 and 0 < outputs[0] <= n_rows and outputs[1] == n_fits
+    if not fits or alpha[:2] != outputs or alpha[2:] not in ((), (2,)) or C != (1,):
+        raise ValueError(f"alpha, outputs and C have the shapes {alpha}, {outputs} and {C}")
