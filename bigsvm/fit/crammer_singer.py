@@ -17,7 +17,7 @@ from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
 from bigsvm.fit.reduction import ModelFunctions
-from bigsvm.fit.start import alpha_of
+from bigsvm.fit.start import StartError, alpha_of
 from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.working_sets.scopes import DIRECT_ROWS
 
@@ -107,6 +107,8 @@ class CrammerSingerReduction:
             Cooling[str(parameters.cooling).upper()],
             parameters.seed,
         )
+        if self._first_alpha is not None and (fault := self._dual.infeasible(self._first_alpha)):
+            raise StartError(f"no run can start from this model: {fault}; start anew")
 
     def run(self, resources: RunResources) -> TrainingResult:
         return resources.trainer.decompose(

@@ -16,6 +16,7 @@ from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
+from bigsvm.fit.start import StartError
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
@@ -254,7 +255,12 @@ class FoldFits:
                 record.drop_model(start.key)
             return Fitted(key, earlier, None)
         estimator, started = self.prepared(parameters, key), time.perf_counter()
-        self._train(estimator, number, n_rows, None if start is None else self._model_of(start))
+        try:
+            self._train(estimator, number, n_rows, None if start is None else self._model_of(start))
+        except StartError as error:
+            if record is None or start is None or start.estimator is not None:
+                raise
+            raise record.model_damaged(start.key, error) from error
         seconds = time.perf_counter() - started
         fitted = self.finished(estimator, key, number, seconds, keeps_model=is_start)
         if record is not None and start is not None:
@@ -400,7 +406,7 @@ class FoldFits:
         if estimator.stop_reason_ == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
 
-    def _model_of(self, fitted: Fitted) -> KernelExpansion:
+    def _model_of(self, fitted: Fitted) -> KernelExpansion | None:
         """Return the model of a fit, from the record if another process has made it."""
         if fitted.estimator is not None:
             return fitted.estimator.model_

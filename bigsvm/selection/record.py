@@ -204,17 +204,19 @@ class Record:
         """Whether there is a checkpoint of a fit."""
         return _is_there(self._runs / key)
 
-    def model(self, key: str, *, most_bytes: float) -> KernelExpansion:
-        """Read the model of a finished fit, which was added with it.
+    def model(self, key: str, *, most_bytes: float) -> KernelExpansion | None:
+        """Read the model of a finished fit, which was added with it; None if it is gone.
 
         Raises
         ------
         CheckpointError
-            It is missing, damaged, or larger than such a model can be.
+            It is damaged, or larger than such a model can be.
         """
-        path = self._models / f"{key}.safetensors"
+        path = self._model_path(key)
+        if not _is_there(path):
+            return None
         try:
-            if _is_there(path) and path.stat().st_size > most_bytes:
+            if path.stat().st_size > most_bytes:
                 raise ValueError(f"it has {path.stat().st_size} bytes")
             return KernelExpansion.load(path)
         except (OSError, ValueError, ModelError) as error:
@@ -222,7 +224,14 @@ class Record:
 
     def drop_model(self, key: str) -> None:
         """Remove the model of a fit, from which no other fit starts any more."""
-        (self._models / f"{key}.safetensors").unlink(missing_ok=True)
+        self._model_path(key).unlink(missing_ok=True)
+
+    def model_damaged(self, key: str, error: Exception) -> CheckpointError:
+        """Error for a model that no fit can start from."""
+        return _damaged(self._model_path(key), error)
+
+    def _model_path(self, key: str) -> Path:
+        return self._models / f"{key}.safetensors"
 
     def point(self, key: str, *, n_rows: int, n_fits: int) -> PointOfFits | None:
         """Read where a run of all folds ended; None if that was not added.
@@ -278,8 +287,15 @@ class Record:
         model : KernelExpansion, optional
             Kept too, until it is dropped.
         """
+        try:
+            self._content.metrics_like(result.scores)
+        except ValueError as error:
+            raise CheckpointError(
+                f"{self._fits} has results of other scores than {', '.join(result.scores)} "
+                f"({error}); remove it, and the work is done again"
+            ) from error
         if model is not None:
-            path = self._models / f"{key}.safetensors"
+            path = self._model_path(key)
             _is_there(path)
             model.save(path)
         _write(self._fits / f"{key}.json", result._asdict())

@@ -94,10 +94,9 @@ class FitContent:
         if not isinstance(values, dict) or set(values) != set(FIELDS):
             raise ValueError(f"its fields are not {', '.join(FIELDS)}")
         scores, certificate = values["scores"], values["certificate"]
-        if self._metrics is None and isinstance(scores, dict) and scores:
-            self._metrics = dict.fromkeys(scores)
-        self._check_scores("scores", scores, self._metrics or {})
-        of_training = (self._metrics or {}) if self._with_train_scores else {}
+        metrics = self.metrics_like(scores)
+        self._check_scores("scores", scores, metrics)
+        of_training = metrics if self._with_train_scores else {}
         self._check_scores("train_scores", values["train_scores"], of_training)
         for name in ("fit_seconds", "score_seconds"):
             if not is_number(values[name]):
@@ -110,6 +109,24 @@ class FitContent:
         for name in OF_CERTIFICATES:
             if name not in certificate:
                 raise ValueError(f"its certificate has no {name}")
+
+    def metrics_like(self, scores: Any) -> Mapping[str, str | None]:
+        """Return the metric of each score; where names are not known, they are those of `scores`.
+
+        Raises
+        ------
+        ValueError
+            The scores have other names.
+        """
+        if self._metrics is None and isinstance(scores, dict) and scores:
+            self._metrics = dict.fromkeys(scores)
+        if (
+            self._metrics is None
+            or not isinstance(scores, dict)
+            or set(scores) != set(self._metrics)
+        ):
+            raise ValueError(f"scores are not those of {', '.join(self._metrics or ())}")
+        return self._metrics
 
     @staticmethod
     def _check_scores(what: str, scores: Any, metrics: Mapping[str, str | None]) -> None:

@@ -212,7 +212,7 @@ def test_a_scaler_of_a_newer_version_is_refused(model, tmp_path):
 def test_tensors_that_contradict_each_other_are_refused(tmp_path, monkeypatch, tensor, value):
     """A file whose hash is right may still have been made by an enemy."""
     real = safetensors.numpy.save_file
-    monkeypatch.setattr("bigsvm.models.files._digest", lambda text, tensors: "0")
+    monkeypatch.setattr("bigsvm.models.files.digest_of_tensors", lambda text, tensors: "0")
     monkeypatch.setattr(
         safetensors.numpy, "save_file", lambda t, path, m: real({**t, tensor: value}, path, m)
     )
@@ -224,7 +224,7 @@ def test_tensors_that_contradict_each_other_are_refused(tmp_path, monkeypatch, t
 
 def test_sparse_indices_out_of_range_are_refused(tmp_path, monkeypatch):
     real = safetensors.numpy.save_file
-    monkeypatch.setattr("bigsvm.models.files._digest", lambda text, tensors: "0")
+    monkeypatch.setattr("bigsvm.models.files.digest_of_tensors", lambda text, tensors: "0")
 
     def save(tensors, path, metadata):
         indices = tensors["support_vectors.indices"] + 10**6

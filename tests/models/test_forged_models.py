@@ -23,7 +23,7 @@ from bigsvm.interchange import to_onnx, to_scikit_learn, write_libsvm_model
 from bigsvm.models import KernelExpansion
 from bigsvm.models.certificate import CHECKS
 from bigsvm.models.doubt import label_distribution, label_doubt, most_doubtful
-from bigsvm.models.files import _digest
+from bigsvm.models.files import digest_of_tensors
 from bigsvm.report.describe import certificate_lines, model_lines, model_record
 from bigsvm.report.text import as_columns, as_json
 from bigsvm.training.result import Certificate
@@ -38,7 +38,7 @@ def read(path):
 def write(path, header, tensors):
     """Write a model of these fields, whose hash fits."""
     text = header if isinstance(header, str) else json.dumps(header)
-    metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
+    metadata = {"bigsvm": text, "xxh3_128": digest_of_tensors(text, tensors)}
     safetensors.numpy.save_file(tensors, path, metadata)
     return path
 

@@ -218,7 +218,7 @@ def test_a_saved_model_comes_back_equal(labels, sparse, tmp_path):
 def change_tensors(monkeypatch, changes):
     """Let what is saved be a file whose hash is right, but whose content an enemy has chosen."""
     real = safetensors.numpy.save_file
-    monkeypatch.setattr("bigsvm.models.files._digest", lambda text, tensors: "0")
+    monkeypatch.setattr("bigsvm.models.files.digest_of_tensors", lambda text, tensors: "0")
 
     def save(tensors, path, metadata):
         changed = {name: change(tensors.get(name)) for name, change in changes.items()}

@@ -251,7 +251,7 @@ def test_a_forged_scaler_is_refused(tmp_path, monkeypatch, tensor, value, messag
         changed = {**tensors, tensor: value}
         return real({k: v for k, v in changed.items() if v is not None}, path, metadata)
 
-    monkeypatch.setattr("bigsvm.models.files._digest", lambda text, tensors: "0")
+    monkeypatch.setattr("bigsvm.models.files.digest_of_tensors", lambda text, tensors: "0")
     monkeypatch.setattr(safetensors.numpy, "save_file", save)
     some_expansion(3, Scaler("minmax", np.zeros(3), np.ones(3))).save(tmp_path / "m")
     with pytest.raises(ModelError, match=f"is not a whole bigsvm model: .*{message}"):

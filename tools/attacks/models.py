@@ -107,5 +107,5 @@ def _put_model(
         set_field(header, field, value)
     text = json.dumps(header, sort_keys=True)
     held = {name: np.ascontiguousarray(tensor) for name, tensor in held.items()}
-    metadata = {"bigsvm": text, "xxh3_128": files._digest(text, held)}
+    metadata = {"bigsvm": text, "xxh3_128": files.digest_of_tensors(text, held)}
     safetensors.numpy.save_file(held, folder / "model", metadata)
