@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
-MOST_BYTES = 1 << 22
-"""Largest file in bytes: room for the certificate of many classes. Parsing takes up to twenty
-times as much."""
+MOST_BYTES = 1 << 21
+"""Largest file in bytes: room for the certificate of a hundred thousand classes. Parsing takes up
+to twenty times as much."""
 IN_OTHER_WORDS = ("bigsvm", "estimator", "kernel", "points", "scoring")
 """What format 1 described by other words."""
 MOST_SHOWN = 200

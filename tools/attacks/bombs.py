@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import zstandard
 from attacks.child import command, fresh
+from attacks.searches import SEARCH, stop_search
 from attacks.subjects import MEMORY, MEMORY_BYTES, SECONDS, TRAINING, write_data
 
 if TYPE_CHECKING:
@@ -132,6 +133,22 @@ _INFO = ["info", "{}/model"]
 _RESUME = ["train", "{}/data", "{}/out", *TRAINING, "--checkpoint", "{}/run"]
 _PAIRS = ["train", "{}/classes/data", "{}/out", *TRAINING, "--checkpoint", "{}/pairs"]
 
+_SEARCH = ["search", "{}/data", *SEARCH, "--gamma", "0.3", "--checkpoint", "{}/search"]
+
+
+def _put_large(path: Path) -> None:
+    """Write a file of tensors whose header describes a hole."""
+    offsets = {"dtype": "F64", "shape": [1 << 29, 2], "data_offsets": [0, HOLE]}
+    text = json.dumps({"alpha": offsets}).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text)
+    os.truncate(path, 8 + len(text) + HOLE)
+
+
+def _write_first(name: str) -> Callable[[Path], object]:
+    """Write many lists, which take twenty times as much memory as in the file."""
+    data = b"[" + b"[]," * ((1 << 21) // 3 - 4) + b"[]]"
+    return lambda folder: min(folder.glob(name)).write_bytes(data)
+
 
 def _text(name: str) -> list[str]:
     return ["train", f"{{}}/{name}", "{}/out", *TRAINING]
@@ -177,6 +194,13 @@ def bombs() -> list[Bomb]:
         Bomb("checkpoint, a log of pairs of zeros", lambda folder: (
             (folder / "pairs/pairs.log").write_bytes(b""),
             os.truncate(folder / "pairs/pairs.log", HOLE)), _PAIRS),
+        Bomb("search, points with a hole", lambda folder: [
+            os.truncate(path, HOLE) for path in (folder / "search/models").iterdir()], _SEARCH),
+        Bomb("search, a point of 8 GiB that its header describes",
+             lambda folder: _put_large(next((folder / "search/models").iterdir())), _SEARCH),
+        Bomb("search, a result with a hole", _stretch("search/fits/*"), _SEARCH),
+        Bomb("search, a result of nested lists", _write_first("search/fits/*"), _SEARCH),
+        Bomb("search, a record with a hole", _stretch("search/selection.json"), _SEARCH),
         Bomb("foreign Zarr, a chunk of 4 GiB of zeros", _foreign(4 << 30),
              ["info", "{}/foreign"]),
     ]  # fmt: skip
@@ -197,6 +221,10 @@ def make(folder: Path) -> None:
     for name, data in (("run", "data"), ("pairs", "classes/data")):
         fresh(["train", folder / data, folder / "out", *TRAINING, "--checkpoint", folder / name,
                "--max-iter", "50"])  # fmt: skip
+    words = [word.replace("{}", str(folder)) for word in _SEARCH]
+    fresh(words)
+    shutil.rmtree(folder / "search")
+    stop_search(words, 2)
     for name in ("out", "exported", "text"):
         (folder / name).unlink()
 

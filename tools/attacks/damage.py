@@ -1,6 +1,6 @@
 """Files whose values are damaged and whose hashes are made to fit: stores, models, checkpoints.
 
-    python tools/reliability.py damage [--only store checkpoint …] [--share 0.1] [--seed 0]
+    python tools/reliability.py damage [--only store checkpoint search …] [--share 0.1] [--seed 0]
 
 Every array and every field that the manifests list is set to each value of `ARRAY_DAMAGES` or
 `FIELD_DAMAGES`, alone, and the commands that read the file run in a child. A command may refuse
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from attacks.checkpoints import CheckpointSubject, RowsSubject
 from attacks.models import ModelSubject
+from attacks.searches import SearchSubject
 from attacks.stores import StoreSubject
 from attacks.subjects import FAULT, OUTCOMES
 
@@ -56,6 +57,12 @@ CHECKPOINTS: dict[str, tuple[tuple[str, ...], int]] = {
     "crammer-singer": (("=classes", *_RBF, "--formulation", "crammer-singer"), 60),
 }
 """Arguments, and the steps after which the run is stopped."""
+SEARCHES: dict[str, tuple[tuple[str, ...], int]] = {
+    "folds one after the other": (("=", "--gamma", "scale"), 1),
+    "folds together": (("=", *_RBF), 2),
+    "crammer-singer": (("=classes", *_RBF, "--formulation", "crammer-singer"), 1),
+}
+"""Arguments, and the results after which the search is stopped."""
 
 
 def subjects(folder: Path) -> Iterator[Subject]:
@@ -70,6 +77,8 @@ def subjects(folder: Path) -> Iterator[Subject]:
         yield ModelSubject(own(), title=title, arguments=arguments)
     for title, (words, steps) in CHECKPOINTS.items():
         yield CheckpointSubject(own(), title=title, arguments=words, steps=steps)
+    for title, (words, stop) in SEARCHES.items():
+        yield SearchSubject(own(), title=title, arguments=words, stop=stop)
     yield RowsSubject(own())
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import zstandard
 from attacks.child import command, fresh
+from attacks.searches import SEARCH, stop_search
 from attacks.subjects import MEMORY, MEMORY_BYTES, SECONDS, TRAINING, clouds, write_data
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ KINDS = (
         ["train", "{}/classes/data", "{}/out", *TRAINING, "--checkpoint", "{}/pairs"],
         ["info", "{}/pairs"],
     )),
+    Kind("checkpoint of a search", "search/**/*", (
+        ["search", "{}/data", *SEARCH, "--gamma", "0.3", "--checkpoint", "{}/search"],
+    )),
 )  # fmt: skip
 
 
@@ -114,6 +118,11 @@ def make(folder: Path) -> None:
         fresh(["train", folder / data, folder / "out", *TRAINING, "--checkpoint", folder / name,
                "--max-iter", "50"])  # fmt: skip
     (folder / "out").unlink()
+    [words] = [kind.commands[0] for kind in KINDS if kind.name == "checkpoint of a search"]
+    words = [word.replace("{}", str(folder)) for word in words]
+    fresh(words)
+    shutil.rmtree(folder / "search")
+    stop_search(words, 2)
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
