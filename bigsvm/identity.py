@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from importlib.util import find_spec
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 NOT_COMPARABLE = "not comparable"
-"""Words of an identity that cannot be told."""
+"""How the identity begins of an object of which nobody can tell what it computes."""
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...))
 _HAS_DOCSTRING = 0x4000000
 """A flag of code, from Python 3.13 on."""
@@ -43,27 +43,7 @@ _NOT_COMPUTED = frozenset((
 """Attributes of a class that say nothing about what it computes, or say it again."""
 
 
-class Identity(NamedTuple):
-    """What an object computes.
-
-    Attributes
-    ----------
-    digest : str or None
-        Equal for two objects that compute the same; None if it cannot be told.
-    reason : str
-        Why it cannot be told; empty if it can.
-    """
-
-    digest: str | None
-    reason: str = ""
-
-    @property
-    def words(self) -> str:
-        """The digest, or why there is none."""
-        return self.digest or f"{NOT_COMPARABLE}, as {self.reason}"
-
-
-def identity_of(*values: object, versions: bool = True) -> Identity:
+def identity_of(*values: object, versions: bool = True) -> str:
     """Tell what objects compute: functions, classes, instances, and plain values.
 
     Parameters
@@ -71,17 +51,17 @@ def identity_of(*values: object, versions: bool = True) -> Identity:
     *values : object
     versions : bool
         Whether the versions of packages count, from which functions are imported.
+
+    Returns
+    -------
+    str
+        Equal for objects that compute the same; of others `NOT_COMPARABLE`, and why.
     """
     try:
-        return Identity(f"{PYTHON}-{_Walk(versions=versions).digest(values)}")
-    except _UnknownError as error:
-        return Identity(None, str(error))
-    except RecursionError:
-        return Identity(None, "it is nested too deeply")
-
-
-class _UnknownError(Exception):
-    """What an object computes cannot be told; the message says why."""
+        return f"{PYTHON}-{_Walk(versions=versions).digest(values)}"
+    except Exception as error:
+        # Objects may be anything, and raise anything when they are looked at.
+        return f"{NOT_COMPARABLE} ({error or type(error).__name__})"
 
 
 class _Walk:
@@ -141,7 +121,7 @@ class _Walk:
         elif isinstance(value, type):
             self._add_class(value)
         elif isinstance(value, ModuleType):
-            raise _UnknownError(f"the module {value.__name__} is of no installed package")
+            raise TypeError(f"the module {value.__name__} is of no installed package")
         elif isinstance(value, property):
             self._add_all("property", (value.fget, value.fset, value.fdel))
         elif isinstance(value, staticmethod | classmethod | MethodType):
@@ -149,27 +129,20 @@ class _Walk:
             self._add_all("bound", (value.__func__, getattr(value, "__self__", None)))
         elif isinstance(value, functools.cached_property):
             self._add_all("cached property", (value.func,))
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self._add_all("cached", (value.__wrapped__,))
         elif type(value).__name__ == "CPUDispatcher":  # of Numba, which pickles what it compiled
-            self._add_all("compiled", (value.py_func,))  # type: ignore[attr-defined]
-        elif hasattr(value, "__wrapped__") and callable(value) and not hasattr(value, "__code__"):
-            self._add_all("cached", (value.__wrapped__,))  # of functools.lru_cache
+            self._add_all("compiled", (value.py_func, value.targetoptions))  # type: ignore[attr-defined]
         else:
             self._add_all("instance", self._state(value))
 
     def _state(self, value: object) -> tuple[object, ...]:
         """Return the class and the state of an instance, as pickle has them."""
-        what = f"{type(value).__module__}.{type(value).__qualname__}"
-        name = getattr(value, "__name__", None)
-        what = f"{name!r}, a {what}," if isinstance(name, str) else f"a {what}"
-        if isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, type(None)):
+        if isinstance(value, BuiltinFunctionType) and value.__self__ is not None:
             return (getattr, value.__self__, value.__name__)
-        try:
-            reduced: Any = value.__reduce_ex__(4)
-        except Exception as error:
-            # What an object raises that cannot be pickled is its own choice.
-            raise _UnknownError(f"{what} cannot be compared ({error})") from error
+        reduced: Any = value.__reduce_ex__(4)
         if not isinstance(reduced, tuple):
-            raise _UnknownError(f"{what} cannot be compared")
+            raise TypeError(f"{reduced!r} is of no installed package")
         make, arguments, *state = reduced
         # Iterators over items of lists and dictionaries are used up.
         return (make, arguments, *(list(s) if hasattr(s, "__next__") else s for s in state))
@@ -205,7 +178,7 @@ class _Walk:
                 is_relative = instructions[place - 2].argval != 0
                 package = None if is_relative else self._package(instruction.argval)
                 if package is None:
-                    raise _UnknownError(
+                    raise TypeError(
                         f"it imports {instruction.argval}, which is of no installed package"
                     )
                 self._word(package)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from bigsvm.errors import ParameterError
-from bigsvm.identity import Identity, identity_of
+from bigsvm.identity import identity_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -175,7 +175,7 @@ class Kernel(ABC):
             for name, value in held.items()
         )
         identity = identity_of_kernel(self)
-        computes = "" if identity is None else f" {identity.words}"
+        computes = "" if identity is None else f" {identity}"
         return f"{type(self).__qualname__}({', '.join(values)}){computes}"
 
     def check(self) -> None:
@@ -308,7 +308,7 @@ class Precomputed(Kernel):
         return np.array(dots, dtype=np.float64)
 
 
-def identity_of_kernel(kernel: Kernel, *, versions: bool = True) -> Identity | None:
+def identity_of_kernel(kernel: Kernel, *, versions: bool = True) -> str | None:
     """Tell what a kernel of one's own computes, as `identity_of` does; None of a built-in one."""
     if type(kernel).__module__ == __name__:
         return None

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -64,7 +65,7 @@ PROPERTY = "class Own:\n    @property\n    def k(self): return {}\ndef score(e):
 )  # fmt: skip
 def test_what_computes_something_else_has_another_identity(source):
     one, again, other = (identity_of(defined(source.replace("{}", k))) for k in ("+2", "+2", "+3"))
-    assert one.digest
+    assert NOT_COMPARABLE not in one
     assert one == again
     assert one != other
 
@@ -84,7 +85,7 @@ def test_lines_and_docstrings_do_not_count(changed):
 
 def test_two_lambdas_and_two_scorers_differ():
     def of(*values):
-        return [identity_of(value).digest for value in values]
+        return [identity_of(value) for value in values]
 
     many = [
         lambda e, X, y: 1.0, lambda e, X, y: 2.0, len, np.mean, np.exp, expit,
@@ -93,7 +94,7 @@ def test_two_lambdas_and_two_scorers_differ():
         get_scorer("accuracy"), functools.partial(f1_score, average="macro"), "accuracy", None,
     ]  # fmt: skip
     digests = of(*many)
-    assert None not in digests
+    assert NOT_COMPARABLE not in repr(digests)
     assert len(set(digests)) == len(many)
     assert of(make_scorer(f1_score), get_scorer("accuracy")) == [digests[6], digests[10]]
 
@@ -106,7 +107,7 @@ def test_a_helper_of_a_module_of_ones_own_counts():
 
     source = "def count(e):\n    return len(e) + {}\nunused = {}"
     one = score_with(source.format(1, 1))
-    assert one.digest
+    assert NOT_COMPARABLE not in one
     assert one == score_with(source.format(1, 2))
     assert one != score_with(source.format(2, 1))
 
@@ -134,20 +135,17 @@ class Stateful:
 @pytest.mark.parametrize(
     ("source", "variables", "reason"),
     [
-        (CLOSED.replace("{}", "lock"), {"lock": threading.Lock()}, "a _thread.lock cannot be"),
-        ("def score(e): return held", {"held": Stateful()}, "Stateful cannot be .*it is open"),
-        ("score = u", {"u": np.frompyfunc(len, 1, 1)}, "ufunc, cannot be compared"),
+        (CLOSED.replace("{}", "lock"), {"lock": threading.Lock()}, "cannot pickle '_thread.lock'"),
+        ("def score(e): return held", {"held": Stateful()}, "it is open"),
+        ("score = u", {"u": np.frompyfunc(len, 1, 1)}, "ufunc"),
         ("def score(e):\n    import nowhere_to_be_found", {}, "imports nowhere_to_be_found"),
-        ("score = [0]\nfor _ in range(5000): score = [score]", {}, "nested too deeply"),
+        ("score = [0]\nfor _ in range(5000): score = [score]", {}, "recursion"),
         ("def score(e): return m", {"m": ModuleType("own_module")}, "module own_module is of no"),
     ],
 )
 def test_what_cannot_be_told_says_why(source, variables, reason):
     found = identity_of(defined(source, **variables))
-    assert found.digest is None
-    with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(found.reason)
-    assert found.words.startswith(NOT_COMPARABLE)
+    assert re.match(rf"{NOT_COMPARABLE} \(.*{reason}", found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +166,7 @@ def everything():
     words = {"a", "b", "c", "d", frozenset({"e", "f"})}
     return identity_of(
         Own(), Own, words, {"k": words}, everything, make_scorer(f1_score), bigsvm.SVC(), expit
-    ).digest
+    )
 
 
 @pytest.mark.parametrize("seed", ["0", "1"])
@@ -191,7 +189,7 @@ def test_it_is_the_same_in_another_process(seed):
         text=True,
     )
     assert found.stdout == here.stdout
-    assert len(found.stdout) > 30
+    assert NOT_COMPARABLE not in found.stdout
 
 
 def test_an_array_of_a_kernel_counts_in_full(monkeypatch):

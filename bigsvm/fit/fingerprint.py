@@ -84,7 +84,6 @@ def provenance_of(
 ) -> dict[str, Any]:
     """List where a model comes from, as JSON can say it."""
     identity = identity_of_kernel(kernel, versions=False)
-    digest = None if identity is None else identity.digest
     unlimited = parameters.max_seconds == float("inf")
     names = source.feature_names
     return {
@@ -97,7 +96,7 @@ def provenance_of(
         "data": fingerprint[FingerprintEntry.DATA],
         "n_rows": source.n_rows,
         "first_index": source.first_index,
-        **({} if digest is None else {"kernel": digest}),
+        **({} if identity is None else {"kernel": identity}),
         **({} if names is None else {"feature_names": list(names)}),
     }
 

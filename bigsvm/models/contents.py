@@ -163,10 +163,9 @@ def _compare_formula(kernel: Kernel, trained: str | None) -> None:
     `trained` is its identity then; None of built-in kernels, and in models of earlier versions.
     """
     identity = identity_of_kernel(kernel, versions=False)
-    now = None if identity is None else identity.digest
-    if now is None or trained is None or trained == now:
-        return
-    if trained.startswith(f"{PYTHON}-"):  # code of another version of Python cannot be compared
+    # Code of another version of Python cannot be compared.
+    words = [word for word in (identity, trained) if (word or "").startswith(f"{PYTHON}-")]
+    if len(words) == 2 and words[0] != words[1]:
         warnings.warn(
             f"the class of the kernel {kernel.name!r} computes something else now than when the "
             "model was trained; define it as it was, or train the model again",

@@ -74,5 +74,5 @@ def told(value: object) -> str:
     if isinstance(value, set):
         return repr(sorted(value, key=repr))
     if callable(value):
-        return f"{getattr(value, '__qualname__', type(value).__name__)} {identity_of(value).words}"
+        return f"{getattr(value, '__qualname__', type(value).__name__)} {identity_of(value)}"
     return repr(value)
