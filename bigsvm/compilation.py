@@ -1,7 +1,8 @@
 """Compilation: Numba compiles a function when it is first called, and keeps the code on disk.
 
 The first call on a machine therefore takes seconds, and later ones do not. The code is kept in the
-folder that the environment variable ``NUMBA_CACHE_DIR`` names, or beside the modules.
+folder that the environment variable ``NUMBA_CACHE_DIR`` names, or beside the modules. Where nothing
+can be written, code that is there is loaded, and other code is compiled by each process.
 
 Every function of `bigsvm.core` is decorated by one of `compiled`, `inner` and `inlined`. Their
 options are the same as far as possible, because Numba compiles functions of its own, such as
@@ -11,6 +12,7 @@ options are the same as far as possible, because Numba compiles functions of its
 from __future__ import annotations
 
 import gc
+import os
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +27,9 @@ Decorated = Any
 
 COMPILING = "compiling for this processor; this happens once, later runs load the code"
 """What is shown and logged when a function is compiled."""
+
+_not_kept: list[str] = []
+"""Why compiled code cannot be kept: the first reason that this process has met, if any."""
 
 
 def compiled(function: Decorated = None, /, **options: object) -> Decorated:
@@ -61,14 +66,102 @@ def inlined(function: Decorated = None, /, **options: object) -> Decorated:
 
 
 def _decorated(function: Decorated, options: dict[str, object]) -> Decorated:
-    from numba import njit
+    from numba import config, njit
 
+    if function is None:
+        return lambda each: _decorated(each, options)
     _collect_no_garbage()
     # The code that C would call is left out.
-    decorator = njit(
-        **{"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True} | options
+    chosen: dict[str, object] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    chosen |= {"cache": True, **options}
+    is_kept = chosen.pop("cache") and not config.DISABLE_JIT
+    made = njit(**chosen)(function)
+    if is_kept:
+        made._cache = _files()(function)  # Numba's own option fails where it finds no folder
+    return made
+
+
+def why_not_kept() -> str | None:
+    """Say why this process cannot keep compiled code, and the remedy; None if it has kept all."""
+    if not _not_kept:
+        return None
+    return (
+        f"compiled code cannot be kept ({_not_kept[0]}), so that each process compiles it again; "
+        "set NUMBA_CACHE_DIR to a folder that can be written to, or run `bigsvm warm-up` where the "
+        "package can be, as when an image is built"
     )
-    return decorator if function is None else decorator(function)
+
+
+def _cannot_keep(reason: object) -> None:
+    """Log once that compiled code cannot be kept."""
+    if not _not_kept:
+        import logging  # imported here, as help and errors do not need it
+
+        _not_kept.append(str(reason))
+        logging.getLogger("bigsvm").warning("%s", why_not_kept())
+
+
+@cache
+def _files() -> Decorated:
+    """Return the class of Numba's that keeps the code of a function, one that never fails."""
+    from pickle import UnpicklingError
+
+    from numba.core import caching
+
+    class ReadOnly:
+        """A folder whose code is loaded, and to which nothing needs to be written."""
+
+        def ensure_cache_path(self: Decorated) -> None:
+            os.stat(self.get_cache_path())
+
+    class Places(caching.CompileResultCacheImpl):  # type: ignore[misc] # as above
+        _locator_classes = (
+            *caching.CompileResultCacheImpl._locator_classes,
+            type("ReadOnlyGiven", (ReadOnly, caching.UserProvidedCacheLocator), {}),
+            type("ReadOnlyBeside", (ReadOnly, caching.InTreeCacheLocator), {}),
+        )
+
+    class Files(caching.FunctionCache):  # type: ignore[misc] # as above
+        _impl_class = Places
+        _cache_path = None
+
+        def __init__(self, function: Decorated) -> None:
+            self._fault: object = None
+            try:
+                super().__init__(function)
+            except OSError as error:
+                self._stop(error)
+            except RuntimeError:
+                self._stop("there is no folder that can be written to")
+
+        def _stop(self, fault: object) -> None:
+            self._fault = fault
+            self.disable()
+
+        def load_overload(self, *asked: Decorated) -> Decorated:
+            """Load code; where there is none, look before it is compiled whether it can be kept."""
+            found = None
+            try:
+                try:
+                    found = super().load_overload(*asked)
+                except (EOFError, UnpicklingError):
+                    self.flush()  # damaged, as after a power cut
+                if found is None and self._enabled:
+                    caching._CacheLocator.ensure_cache_path(self._impl.locator)
+            except OSError as error:
+                self._stop(error)
+            if found is None and self._fault is not None:
+                _cannot_keep(self._fault)
+            return found
+
+        def save_overload(self, *made: Decorated) -> None:
+            try:
+                super().save_overload(*made)
+            except OSError as error:
+                self._stop(error)
+                _cannot_keep(error)
+
+    return Files
 
 
 @cache
@@ -145,7 +238,7 @@ def compilations(tell: Callable[[], None] = lambda: None) -> Iterator[Compilatio
         began = (0.0, 0.0)
 
         def on_start(self, event: object) -> None:
-            if not counted.n_functions:
+            if not counted.n_functions and not _not_kept:
                 tell()
             if not self.depth:
                 self.began = time.monotonic(), time.process_time()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from bigsvm.cli.options import Json, Quiet
 from bigsvm.cli.outputs import say
-from bigsvm.errors import ParameterError
+from bigsvm.errors import DataError, ParameterError
 from bigsvm.report.progress import Display
 from bigsvm.report.text import as_columns, as_json, count
 
@@ -38,7 +38,7 @@ def command(json: Json = False, quiet: Quiet = False) -> None:
 
     from numba import config
 
-    from bigsvm.compilation import compilations
+    from bigsvm.compilation import compilations, why_not_kept
     from bigsvm.core.gram import weighted_sums
 
     if config.DISABLE_JIT:
@@ -55,6 +55,8 @@ def command(json: Json = False, quiet: Quiet = False) -> None:
         for i, (what, job) in enumerate(jobs):
             display.move("warming up", f"{what}, {i} of {len(jobs)} jobs", i, len(jobs))
             job()
+            if (why := why_not_kept()) is not None:
+                raise DataError(why)
     place = weighted_sums.stats.cache_path
     if json:
         say(
