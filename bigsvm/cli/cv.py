@@ -68,6 +68,7 @@ def command(
         opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened,
         opened.fits.recorded(checkpoint),
     ):
+        from bigsvm.selection.common import fit_warnings
         from bigsvm.selection.cross_validation import folds_fitted
 
         n_folds = len(opened.fits.folds)
@@ -77,6 +78,8 @@ def command(
             opened.session.note("Fitted", {"fold": fold, **result._asdict()})
 
         results = [fit.result for fit in folds_fitted(opened.fits, on_fit=on_fit)]
+        told = fit_warnings(results, run.parameters["formulation"])
+        opened.session.warn(told, context.command)
     _print(results, opened.n_rows, time.monotonic() - started, json=json)
 
 
@@ -110,12 +113,10 @@ def _print(results: "list[FoldFit]", n_rows: int, seconds: float, *, json: bool)
         )
         for name in names
     ]
-    unconverged = sum(not result.as_asked for result in results)
     lines = [
         *means,
         *((f"fold {fold}", fold_text(result)) for fold, result in enumerate(results, 1)),
         ("took", f"{seconds:.1f} s"),
         ("peak memory", show_bytes(peak)),
-        ("note", f"{unconverged} fits did not converge" if unconverged else None),
     ]
     say(as_columns(lines))

@@ -157,12 +157,19 @@ def command(
     started = time.monotonic()
     options = FoldOptions(folds, groups, scoring)
     with opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened:
+        from bigsvm.report.describe import model_warnings
+        from bigsvm.selection.common import fit_warnings
+        from bigsvm.selection.search import fits_of
+
         found = _search(opened, chosen, halving=halving, checkpoint=checkpoint)
+        told = fit_warnings(fits_of(found.points), run.parameters["formulation"])
+        opened.session.warn(told, context.command)
         if model is not None:
             best = found.best.parameters
             opened.session.display.line(f"training on all rows with {_words(best)}")
             trained = opened.fits.on_all_rows(best).model_
             trained.save(model)
+            opened.session.warn(model_warnings(trained), context.command)
             opened.session.note("Ended", {"model": model, **best, **trained.certificate})
         n_rows = opened.n_rows
     if picture is not None:
@@ -367,7 +374,7 @@ def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
     import numpy as np
 
     from bigsvm.report.resources import peak_rss_bytes
-    from bigsvm.selection.search import results_of, unconverged
+    from bigsvm.selection.search import results_of
 
     table = results_of(found.points, halved=found.halved)
     peak = peak_rss_bytes()
@@ -393,9 +400,7 @@ def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
                 f"{_words(point.parameters)}{rows}",
             )
         )
-    n_unconverged = unconverged(found.points)
     lines += [
-        ("note", f"{n_unconverged} fits did not converge" if n_unconverged else None),
         ("train", record["train"] if record["model"] is None else None),
         ("model", record["model"]),
         ("took", f"{record['seconds']:.1f} s"),

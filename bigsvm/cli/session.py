@@ -10,6 +10,7 @@ import typer
 
 from bigsvm.budget import check_labels_fit, parse_bytes
 from bigsvm.cli.clusters import opened_client
+from bigsvm.cli.failures import in_options, options_of
 from bigsvm.cli.inputs import opened
 from bigsvm.cli.options import ZeroBased, local
 from bigsvm.cli.signals import Interruption
@@ -17,7 +18,7 @@ from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.training import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from bigsvm.cli.clusters import ClusterOptions
@@ -80,6 +81,11 @@ class Session(NamedTuple):
         """Write a line of the log, if there is one."""
         if self.log is not None:
             self.log.write(event, record)
+
+    def warn(self, sentences: Iterable[str], command: Any) -> None:  # noqa: ANN401 (of Click)
+        """Show warnings, with the options of a command in place of parameters."""
+        for sentence in sentences:
+            self.display.warn(in_options(sentence, options_of(command)))
 
     def hooks(self, listener: events.Listener) -> events.Hooks:
         """Return hooks of a run that signals end, and that the cluster computes for."""

@@ -1,5 +1,6 @@
 """``bigsvm svm-train``: training with the options, the files and the output of LIBSVM's program."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import parse_bytes
+from bigsvm.cli.failures import in_options, options_of
 from bigsvm.cli.inputs import is_standard_input, opened
 from bigsvm.cli.libsvm_words import (
     FORMULATIONS,
@@ -27,7 +29,6 @@ from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import label_text
 from bigsvm.training.events import Hooks
-from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,7 @@ DEFAULT_GAMMA = "auto"
 
 
 def command(
+    context: typer.Context,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[OPTIONS] TRAINING_SET [MODEL]")
     ] = None,
@@ -109,25 +111,22 @@ def command(
                 parameters = replace(parameters, class_weight=weights)
             if n_folds is not None:
                 with interruption.raising():
-                    lines = _cross_validation(store, parameters, n_folds)
+                    lines, told = _cross_validation(store, parameters, n_folds)
             else:
+                from bigsvm.report.describe import model_warnings
+
                 hooks = Hooks(
                     listener=TrainingProgress(display), interrupted=interruption.requested
                 )
                 trained = _trained(store, labels, parameters, hooks)
+                told = list(model_warnings(trained))
                 lines = list(_report(trained, parameters, len(labels)))
         if n_folds is None:
             from bigsvm.interchange.libsvm_model import write_libsvm_model
 
             write_libsvm_model(trained, path, labels=named if trained.classes else None)
-            if not trained.certificate["converged"]:
-                from bigsvm.models.scales import scaling_hint
-
-                reason = StopReason(trained.certificate["stop_reason"])
-                display.warn(f"the model has not converged: {reason.sentence}")
-                scales = scaling_hint(trained)
-                if scales is not None:
-                    display.warn(scales)
+        for sentence in told:
+            display.warn(in_options(sentence, options_of(context.command)))
     if not given.quiet or n_folds is not None:
         say("\n".join(lines))
     raise typer.Exit(interruption.exit_code)
@@ -155,9 +154,12 @@ def _trained(
     return in_order_of_input(trained, store.original_rows())
 
 
-def _cross_validation(store: "Store", parameters: TrainingParameters, n_folds: int) -> list[str]:
-    """Give the lines that LIBSVM prints of a cross-validation, over the rows of all folds."""
+def _cross_validation(
+    store: "Store", parameters: TrainingParameters, n_folds: int
+) -> tuple[list[str], list[str]]:
+    """Give the lines that LIBSVM prints of a cross-validation, over all folds, and warnings."""
     import numpy as np
+    from sklearn.exceptions import ConvergenceWarning
 
     from bigsvm.estimators.saved import estimator_of
     from bigsvm.selection.cross_validation import cross_validate
@@ -181,10 +183,13 @@ def _cross_validation(store: "Store", parameters: TrainingParameters, n_folds: i
             sums[name] = sums.get(name, 0) + part
         return parts["right"] / len(y)
 
-    cross_validate(estimator_of(parameters), store, cv=n_folds, scoring=add)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        cross_validate(estimator_of(parameters), store, cv=n_folds, scoring=add)
+    told = [str(warning.message) for warning in caught]
     n = sums["n"]
     if "error" not in sums:
-        return [f"Cross Validation Accuracy = {100 * sums['right'] / n:g}%"]
+        return [f"Cross Validation Accuracy = {100 * sums['right'] / n:g}%"], told
     p, t = sums["p"], sums["t"]
     spread = np.float64((n * sums["pp"] - p * p) * (n * sums["tt"] - t * t))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -192,7 +197,7 @@ def _cross_validation(store: "Store", parameters: TrainingParameters, n_folds: i
     return [
         f"Cross Validation Mean squared error = {sums['error'] / n:g}",
         f"Cross Validation Squared correlation coefficient = {correlation:g}",
-    ]
+    ], told
 
 
 def has_classes(formulation: str) -> bool:

@@ -216,7 +216,7 @@ def _train(
     `told` rewrites the library's messages with the names of options; they may name the model.
     """
     from bigsvm.fit.train import train_model
-    from bigsvm.models.scales import scaling_hint
+    from bigsvm.report.describe import model_warnings
 
     parameters = run.training_parameters(checkpoint)
     check_parameters(parameters)
@@ -249,19 +249,9 @@ def _train(
         reason = StopReason(trained.certificate["stop_reason"])
         if reason.is_uncertified:
             display.line(f"the model is not certified: {reason.sentence}")
-        elif not trained.certificate["converged"]:
-            hint = ""
-            # A resumed run would stall again.
-            if checkpoint is not None and reason is not StopReason.STALLED:
-                hint = f": {resume_command(checkpoint, run, reason)}"
-            display.warn(told(f"the model has not converged: {reason.sentence}{hint}"))
-            scales = scaling_hint(trained)
-            if scales is not None:
-                display.warn(told(scales))
-        if parameters.calibration is not None and trained.calibration is None:
-            display.warn("the model has no probabilities: they are fitted after training")
-        if trained.doubt:
-            display.warn(told(trained.doubt))
+        resume = None if checkpoint is None else resume_command(checkpoint, run, reason)
+        for sentence in model_warnings(trained, resume=resume):
+            display.warn(told(sentence))
         session.note("Ended", {"model": str(path), **trained.certificate})
     _print(trained, path, n_rows, json=json)
     failed = not (reason.is_uncertified or trained.certificate["converged"])

@@ -205,19 +205,19 @@ def doubt_of(
 
     LIBSVM's tolerance applies to the dual before it is divided by rho. If rho is not much larger
     than the tolerance, decision values are as wrong as they are large. The pair with the largest
-    gap beside rho, or the class with the smallest rho, speaks for all.
+    gap beside rho, or the class with the smallest rho, speaks for all; it is named if `classes`
+    are given.
     """
     pair = certificate.get("pairs", {}).get("least_sure")
     of_class = certificate.get("least_sure")
-    if pair is not None and classes is not None:
+    worst = pair or of_class or certificate
+    doubt = _doubt(certificate, formulation, worst.get("rho"), worst.get("gap"))
+    if doubt is None or classes is None or worst is certificate:
+        return doubt
+    if pair is not None:
         first, second = (classes[code] for code in pair["classes"])
-        doubt = _doubt(certificate, formulation, pair["rho"], pair["gap"])
-        return None if doubt is None else f"classes {first!r} and {second!r}: {doubt}"
-    if of_class is not None and classes is not None:
-        doubt = _doubt(certificate, formulation, of_class["rho"], of_class["gap"])
-        label = classes[of_class["class"]]
-        return None if doubt is None else f"class {label!r} against the rest: {doubt}"
-    return _doubt(certificate, formulation, certificate.get("rho"), certificate.get("gap"))
+        return f"classes {first!r} and {second!r}: {doubt}"
+    return f"class {classes[worst['class']]!r} against the rest: {doubt}"
 
 
 def _doubt(

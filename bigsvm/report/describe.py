@@ -14,7 +14,7 @@ from bigsvm.report.text import count, label_text, number, plural
 from bigsvm.training.result import CLUSTER_COSTS, Certificate, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.store import Store
@@ -175,6 +175,32 @@ def model_lines(model: KernelExpansion, path: str | Path) -> Lines:
         ("trained on", None if is_libsvms else f"data {provenance.get('data', '-')}"),
         ("on disk", None if size is None else show_bytes(size)),
     ]
+
+
+def model_warnings(model: KernelExpansion, *, resume: str | None = None) -> Iterator[str]:
+    """Say what must be known before a model that was just trained is used, a sentence each.
+
+    Parameters
+    ----------
+    model : KernelExpansion
+    resume : str, optional
+        Command that goes on with a run that has not converged.
+    """
+    from bigsvm.models.scales import scaling_hint
+
+    reason = StopReason(model.certificate["stop_reason"])
+    if not (model.certificate["converged"] or reason.is_uncertified):
+        # A resumed run would stall again.
+        hint = "" if resume is None or reason is StopReason.STALLED else f": {resume}"
+        yield f"the model has not converged: {reason.sentence}{hint}"
+        scales = scaling_hint(model)
+        if scales is not None:
+            yield scales
+    wanted = model.provenance.get("parameters", {}).get("calibration")
+    if wanted is not None and model.calibration is None:
+        yield "the model has no probabilities: they are fitted after training"
+    if model.doubt is not None:
+        yield model.doubt
 
 
 _RULES = {

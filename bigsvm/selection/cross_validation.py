@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.common import check_estimator, watched
+from bigsvm.selection.common import check_estimator, fit_warnings, watched
 from bigsvm.selection.fits import FoldFits
 from bigsvm.selection.lines import Line, fit_line, trains_together
 from bigsvm.selection.tasks import fit_lines
@@ -121,14 +121,8 @@ def cross_validate(
         with fits.recorded(checkpoint):
             fitted = folds_fitted(fits, keep_estimators=return_estimator)
     results = [fit.result for fit in fitted]
-    unconverged = sum(not result.as_asked for result in results)
-    if unconverged:
-        warnings.warn(
-            f"training did not converge in {unconverged} of {len(results)} folds; raise max_iter "
-            "or max_time, or scale the columns",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    for sentence in fit_warnings(results, estimator._formulation):
+        warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
     table = table_of(results)
     if return_estimator:
         table["estimator"] = [fit.estimator for fit in fitted]

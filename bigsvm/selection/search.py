@@ -17,7 +17,7 @@ from bigsvm.errors import ParameterError
 from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.common import check_estimator, watched
+from bigsvm.selection.common import check_estimator, fit_warnings, watched
 from bigsvm.selection.fits import SCORE, FoldFits
 from bigsvm.selection.grid import best_of, candidates_of, evaluate, mean_score
 from bigsvm.selection.identity import told
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_values import Order
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.selection.grid import Evaluated
+    from bigsvm.selection.record import FoldFit
 
 
 def _has(name: str) -> Any:
@@ -175,14 +176,8 @@ class SearchCV(BaseEstimator):
                 fits, candidates, score=score, factor=self.halving, warm_starts=self.warm_starts,
                 raises=self.error_score == "raise", checkpoint=self.checkpoint,
             )  # fmt: skip
-        n_unconverged = unconverged(evaluated)
-        if n_unconverged:
-            warnings.warn(
-                f"training did not converge in {n_unconverged} fits; raise max_iter or max_time, "
-                "or scale the columns",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        for sentence in fit_warnings(fits_of(evaluated), self.estimator._formulation):
+            warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
         self.cv_results_ = results_of(evaluated, halved=self.halving is not None)
         self.n_splits_ = len(fits.folds)
         self.best_index_ = best_of(evaluated, score)
@@ -292,10 +287,9 @@ def searched(
         )
 
 
-def unconverged(evaluated: Sequence[Evaluated]) -> int:
-    """Count fits that did not end as they were asked to."""
-    fits = [fit for point in evaluated for fit in point.fits if fit is not None]
-    return sum(not fit.as_asked for fit in fits)
+def fits_of(evaluated: Sequence[Evaluated]) -> list[FoldFit]:
+    """Return the fits of all points, without those that could not be trained."""
+    return [fit for point in evaluated for fit in point.fits if fit is not None]
 
 
 def results_of(evaluated: Sequence[Evaluated], *, halved: bool) -> dict[str, Any]:

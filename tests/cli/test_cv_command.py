@@ -58,6 +58,34 @@ def test_report_has_a_line_for_each_fold(stores):
     assert "fold 3 of 3: accuracy" in ended.stderr
 
 
+@pytest.mark.parametrize("words", [("cv",), ("cv", "--json"), ("search", "--grid", "C=1,2")])
+def test_fits_that_have_not_converged_are_told_on_standard_error(stores, words):
+    folder, _, _ = stores
+    command, *others = words
+    limits = ("--max-time", "0.000001s", "--folds", 2, "--gamma", 0.3)
+    ended = run_here(command, folder / "x.zarr", *limits, *others)
+    n = 2 if command == "cv" else 4
+    told = f"warning: training did not converge in {n} of {n} fits; raise --max-iter or --max-time"
+    assert ended.stderr.count(told) == 1
+
+
+@pytest.mark.parametrize("command", ["cv", "search", "search a model"])
+def test_fits_of_no_use_are_told(tmp_path, command):
+    write_store(tmp_path / "same.zarr", np.ones((120, 1)), np.repeat([-1, 1], 60))
+    words = ("--formulation", "nu-svc", "--folds", 2, "--gamma", 0.01)
+    if command == "cv":
+        words = (*words, "--nu", 0.9)
+    else:
+        words = (*words, "--grid", "nu=0.8,0.9")
+    model = [tmp_path / "model"] if command == "search a model" else []
+    name = command.split()[0]
+    said = run_here(name, tmp_path / "same.zarr", *model, *words).stderr
+    lines = [line for line in said.splitlines() if "warning: " in line]
+    assert len(lines) == 1 + len(model)
+    assert "may be of no use, the first because" in lines[0]
+    assert ["is less than the share of errors" in line for line in lines] == [True] * len(lines)
+
+
 def _groups(folder):
     path = folder / "groups.txt"
     np.savetxt(path, np.arange(300) // 10, "%d")

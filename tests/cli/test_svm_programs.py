@@ -10,6 +10,7 @@ from command_line import error_of, finish, libsvm_text, run_here, start, two_clo
 from sklearn.datasets import make_blobs
 
 from bigsvm.interchange.libsvm_model import read_libsvm_model
+from bigsvm.models import KernelExpansion
 
 KINDS = {
     "c-svc": ["-s", "0", "-c", "2"],
@@ -93,6 +94,36 @@ def test_a_function_without_a_margin_has_an_infinite_C(tmp_path, monkeypatch):
     (tmp_path / "train").write_text("1 1:1\n-1 1:1\n" * 2)
     said = run_here("svm-train", "-s", "1", "train").stdout
     assert "C = inf\nnSV = " in said
+
+
+OF_NO_USE = {
+    "two classes": (["-s", "1", "-n", "0.9"], "-n is less than the share of errors"),
+    "three classes": (["-s", "1", "-n", "0.9"], "classes 0.0 and 1.0: nu is less than the share"),
+    "probabilities": (["-s", "1", "-n", "0.9", "-b", "1"], "-n is less than the share of errors"),
+    "folds": (["-s", "1", "-n", "0.9", "-v", "3"], "of 3 fits 3 may be of no use, the first"),
+    "folds of three classes": (["-s", "1", "-n", "0.9", "-v", "2"], "of 2 fits 2 may be of no use"),
+}
+
+
+@pytest.mark.parametrize("kind", OF_NO_USE)
+def test_a_model_of_no_use_is_told_as_the_estimators_tell_it(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words, told = OF_NO_USE[kind]
+    X = two_clouds(40, 3)[0] if kind == "two classes" else np.ones((40, 1))
+    classes = [0, 1, 2] if "three" in kind else [-1, 1]
+    text = "".join(libsvm_text(X, np.full(len(X), label)) for label in classes)
+    (tmp_path / "train").write_text(text)
+    said = run_here("svm-train", *words, "-q", "train").stderr
+    assert [told in line for line in said.splitlines() if "warning: " in line] == [True]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_estimators_tell_is_told_of_each_kind(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text_of(kind, tmp_path)
+    monkeypatch.setattr(KernelExpansion, "doubt", "a doubt; raise nu")
+    said = run_here("svm-train", *KINDS[kind], "-q", "train").stderr
+    assert "bigsvm: warning: a doubt; raise -n\n" in said
 
 
 @pytest.mark.parametrize(
