@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from numbers import Real
 
-from bigsvm.errors import MemoryBudgetError, ParameterError
+from bigsvm.errors import MemoryBudgetError, ParameterError, brief
 from bigsvm.processors import control_groups
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -91,13 +91,16 @@ def parse_bytes(size: object, name: str = "memory") -> int:
         unit = (match[2] or "").lower()
         value = float(match[1]) * (_UNITS | _BINARY)[unit]
     elif isinstance(size, Real):
-        value = float(size)
+        try:
+            value = float(size)
+        except OverflowError:
+            value = math.inf
     else:
         raise ParameterError(
-            f"{name} is {size!r}; it must be a number of bytes, or a size like '4GB'"
+            f"{name} is {brief(size)}; it must be a number of bytes, or a size like '4GB'"
         )
     if not (math.isfinite(value) and value >= 1):
-        raise ParameterError(f"{name} {size!r} is not a size in bytes; it must be more than 0")
+        raise ParameterError(f"{name} {brief(size)} is not a size in bytes; it must be more than 0")
     return int(value)
 
 

@@ -1,8 +1,56 @@
-"""The one family of exceptions; every message names what was wrong, where, and the remedy."""
+"""The one family of exceptions; every message names what was wrong, where, and the remedy.
+
+What a message repeats may come from a file that somebody else has written. It is cut where it is
+long, and `shown` escapes what a terminal would obey.
+"""
+
+import re
+
+MOST_SHOWN = 60
+"""Characters of a label, a word or a number that a message or a table repeats."""
+_LONG = re.compile(r"'[^']{256,}'|[^\s/]{256,}")
+"""What is in quotes, or one word. A part of a path is shorter; paths may be long."""
+_MOST_MESSAGE = 1 << 13
+HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""Control characters, line separators, marks of text direction, and surrogates."""
+
+
+def shown(text: str) -> str:
+    """One line of `text` for a terminal, with control characters escaped.
+
+    Labels, paths and sources come from files. A forged one could move the cursor, hide the text
+    after it, or look like a second line.
+    """
+    return HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def shortened(text: str, most: int = MOST_SHOWN) -> str:
+    """Cut the middle out of a text that is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - most // 2 :]}"
+
+
+def brief(value: object) -> str:
+    """``repr`` of a value, which may be of any size, for a message."""
+    try:
+        return shortened(repr(value))
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
+
+
+def _message(text: object) -> object:
+    """Shorten what a message repeats."""
+    if not isinstance(text, str):
+        return text
+    return shortened(_LONG.sub(lambda match: shortened(match[0]), text), _MOST_MESSAGE)
 
 
 class BigsvmError(Exception):
     """Base of every error that bigsvm raises on purpose."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*map(_message, args))
 
 
 class ParameterError(BigsvmError, ValueError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, brief
 from bigsvm.identity import identity_of
 
 if TYPE_CHECKING:
@@ -338,8 +338,8 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
         finite or not 0 and beyond float32; coef0 not finite or beyond float32; degree negative or
         fractional.
     """
-    if name not in KERNELS:
-        raise ParameterError(f"kernel is {name!r}; it must be one of {', '.join(KERNELS)}")
+    if not isinstance(name, str) or name not in KERNELS:
+        raise ParameterError(f"kernel is {brief(name)}; it must be one of {', '.join(KERNELS)}")
     if not (math.isfinite(gamma) and gamma >= 0):
         raise ParameterError(f"gamma is {gamma!r}; it must be a finite number >= 0")
     if gamma:

@@ -12,7 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +71,8 @@ def count_threads(n_jobs: object, name: str = "n_jobs") -> int:
         return default_threads()
     if not isinstance(n_jobs, Integral) or not int(n_jobs):
         raise ParameterError(
-            f"{name} is {n_jobs!r}; it must be a whole number other than 0, or None: -1 is all "
-            "processors"
+            f"{name} is {brief(n_jobs)}; it must be a whole number other than 0, or None: -1 is "
+            "all processors"
         )
     count = int(n_jobs)
     return count if count > 0 else max(1, available_processors() + 1 + count)

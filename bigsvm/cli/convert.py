@@ -1,5 +1,6 @@
 """``bigsvm convert``: LIBSVM text to a store."""
 
+import os
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +9,7 @@ import typer
 
 from bigsvm.cli.inputs import watched
 from bigsvm.cli.options import CacheDirOfUrl, Json, Memory, Quiet, ZeroBased, is_given
-from bigsvm.cli.outputs import say
+from bigsvm.cli.outputs import check_apart, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
 from bigsvm.report.text import as_columns, as_json
@@ -119,7 +120,10 @@ def command(
     counts: list[TextCounts] = []
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.from_text import convert
+        from bigsvm.data.parts import files_of
 
+        read = [os.fspath(source) for source in files_of(sources)]
+        check_apart(read, {"STORE": store}, {"--cache-dir": cache_dir})
         with interruption.raising():
             made = convert(
                 sources,

@@ -8,7 +8,7 @@ import typer
 from bigsvm.budget import show_bytes
 from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
 from bigsvm.cli.options import Json, Quiet, ZeroBased, ZeroBasedText
-from bigsvm.cli.outputs import say
+from bigsvm.cli.outputs import check_apart, say
 from bigsvm.cli.runs import Run, absolute, check_is_read_again
 from bigsvm.cli.selecting import WITHOUT, FoldOptions, Folds, Groups, Scoring, opened_fits
 from bigsvm.cli.session import Log
@@ -62,6 +62,8 @@ def command(
     if checkpoint is not None:
         check_is_read_again(run.source)
     check_used(context, run, checkpoint)
+    folders = {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder}
+    check_apart((run.source, folds, groups), {"--log": log}, folders)
     started = time.monotonic()
     options = FoldOptions(folds, groups, scoring)
     with (

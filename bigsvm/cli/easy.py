@@ -14,7 +14,7 @@ import typer
 
 from bigsvm.cli.inputs import is_text
 from bigsvm.cli.options import Formulation, Json, Memory, Quiet, local
-from bigsvm.cli.outputs import say
+from bigsvm.cli.outputs import check_apart, say
 from bigsvm.cli.runs import absolute, check_is_read_again
 from bigsvm.cli.search import PANEL
 from bigsvm.cli.session import Log
@@ -22,10 +22,13 @@ from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
 from bigsvm.files import parse_json, replace_synced
 from bigsvm.parameters.formulations import FORMULATIONS
+from bigsvm.report.run_log import RunLog
 from bigsvm.report.text import as_json
 
 RECORD = "easy.json"
 """What the files in the folder were made of."""
+MADE = (RECORD, "train.zarr", "scaled.zarr", "search", "model.safetensors", "predictions.txt")
+"""Names in the folder."""
 _POLL = 0.1
 
 
@@ -100,9 +103,14 @@ def command(
         check_is_read_again(train)
     if directory is None:
         directory = Path(f"{Path(train).name}.easy")
+    made = {f"its {name}": directory / name for name in MADE}
+    check_apart((train, test), {"--log": log, **made}, {"--directory": directory})
     searched = ["--folds", str(folds), "--formulation", formulation]
     for name, text in (("--log2-C", log2_C), ("--log2-gamma", log2_gamma)):
         searched += [] if text is None else [name, text]
+    if log is not None:
+        with RunLog(log, warn=say):
+            pass  # refused now, not by a later step
     _check_same(directory, {"train": absolute(train), "search": searched})
     tell = (lambda _: None) if json else say
     record: dict[str, Any] = {"directory": str(directory), "commands": []}
@@ -144,7 +152,7 @@ def _steps(
     ]  # fmt: skip
     yield "search", Step(words, model)
     if test is not None:
-        output = ["--output", str(folder / "predictions.txt")]
+        output = ["--output", str(folder / "predictions.txt"), "--overwrite"]
         yield "predict", Step(["predict", test, str(model), *output, *budget], None)
 
 

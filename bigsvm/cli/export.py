@@ -8,10 +8,10 @@ import typer
 
 from bigsvm.cli.inputs import is_text, load_model
 from bigsvm.cli.options import Memory, Quiet, is_given, local, local_or_url
-from bigsvm.cli.outputs import check_model_path, predictions_path
+from bigsvm.cli.outputs import Overwrite, check_apart, check_model_path, predictions_path
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError, ModelError, ParameterError
-from bigsvm.files import lies_in, written
+from bigsvm.files import written
 from bigsvm.report.progress import Display, RowsProgress
 
 
@@ -41,6 +41,7 @@ def command(
     to: Annotated[
         Format, typer.Option("--to", help="LIBSVM's text, of a model or of rows; or an ONNX graph.")
     ],
+    overwrite: Overwrite = False,
     memory: Memory = "1GB",
     quiet: Quiet = False,
 ) -> None:
@@ -50,6 +51,8 @@ def command(
     isotonic one has no place in these formats.
     If the model was trained on scaled rows, the ONNX graph scales rows itself. For LIBSVM's text,
     OUTPUT.range is written too: `svm-scale -r` scales rows with it for svm-predict.
+
+    A model of the same format is replaced, another file only with --overwrite.
 
     The rows of a store are written in the order of its input, with the digits that their values
     need. Those of a scaled store stay scaled. --memory is for stores, which are read in parts.
@@ -61,19 +64,21 @@ def command(
       bigsvm export train.zarr train.libsvm --to libsvm
     """
     if not is_text(source):
-        _export_store(source, output, to, memory, quiet=quiet)
+        _export_store(source, output, to, memory, overwrite=overwrite, quiet=quiet)
         return
     if is_given(context, "memory"):
         raise ParameterError(f"--memory is for stores, and {source} is a model; leave it out")
     with Interruption() as interruption, interruption.raising():
-        _export(source, output, to)
+        _export(source, output, to, overwrite=overwrite)
 
 
-def _export_store(source: str, output: Path, to: Format, memory: str, *, quiet: bool) -> None:
+def _export_store(
+    source: str, output: Path, to: Format, memory: str, *, overwrite: bool, quiet: bool
+) -> None:
     """Write the rows of a store as text."""
     if to is not Format.LIBSVM:
         raise ParameterError(f"{source} is a store, which becomes LIBSVM text only: --to libsvm")
-    path = Path(predictions_path(str(output), (source,), what="rows", name="OUTPUT"))
+    path = predictions_path(str(output), (source,), overwrite=overwrite, what="rows", name="OUTPUT")
     with (
         Interruption() as interruption,
         Display(quiet=quiet) as display,
@@ -89,7 +94,7 @@ def _export_store(source: str, output: Path, to: Format, memory: str, *, quiet: 
             store, memory=memory, on_progress=RowsProgress(display, "writing", len(store))
         )
         try:
-            with written(path) as file:
+            with written(Path(path)) as file:
                 file.writelines(lines)
         except BrokenPipeError:
             return  # the reader has closed the pipe
@@ -97,10 +102,10 @@ def _export_store(source: str, output: Path, to: Format, memory: str, *, quiet: 
             raise DataError(f"cannot write the rows to {path}: {error}") from error
 
 
-def _export(model: str, output: Path, to: Format) -> None:
-    check_model_path(output, to.value)
-    if lies_in(output, model):
-        raise ModelError(f"{output} is the model itself; write to another file")
+def _export(model: str, output: Path, to: Format, *, overwrite: bool) -> None:
+    inputs = (model, f"{model}.range")
+    check_model_path(output, to.value, overwrite=overwrite)
+    check_apart(inputs, {"OUTPUT": output})
     trained = load_model(model)
     from bigsvm.votes import OF_PAIRS
 
@@ -118,9 +123,8 @@ def _export(model: str, output: Path, to: Format) -> None:
 
         if trained.scaler is not None:
             beside = range_path(output)
-            check_model_path(beside, "range")
-            if lies_in(beside, model):
-                raise ModelError(f"{beside} is the model itself; write to another file")
+            check_model_path(beside, "range", overwrite=overwrite)
+            check_apart(inputs, {"OUTPUT": beside})
         write_libsvm_model(trained, output)
         return
     from bigsvm.files import replace_synced

@@ -12,10 +12,9 @@ import typer
 from bigsvm.cli.libsvm_words import PARAMETERS, in_letters
 from bigsvm.cli.signals import Interrupted
 from bigsvm.cli.streams import discard_output
-from bigsvm.errors import BigsvmError
+from bigsvm.errors import BigsvmError, shown
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import declaration_of, option_of
-from bigsvm.report.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

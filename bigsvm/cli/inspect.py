@@ -18,7 +18,7 @@ from bigsvm.cli.options import (
     local,
     local_or_url,
 )
-from bigsvm.cli.outputs import check_image_path, say
+from bigsvm.cli.outputs import Overwrite, check_apart, check_image_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
 from bigsvm.processors import default_threads
@@ -65,6 +65,7 @@ def command(
             help="Draw the rows as images into a PNG file, not in the terminal.",
         ),
     ] = None,
+    overwrite: Overwrite = False,
     memory: Memory = "1GB",
     cache_dir: CacheDir = None,
     threads: Threads = None,
@@ -93,7 +94,10 @@ def command(
     if side is not None and json and image is None:
         raise typer.BadParameter("--side is for drawing; --json without --image draws nothing")
     if image is not None:
-        check_image_path(image, source=store, model=model)
+        check_image_path(image, "--image", overwrite=overwrite)
+        check_apart((store, model), {"--image": image})
+    elif overwrite:
+        raise typer.BadParameter("--overwrite needs --image")
     with Interruption() as interruption, Display(quiet=quiet) as display:
         trained = load_model(model)
         if trained.bounds is None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 from urllib.request import url2pathname
 
 import typer
@@ -20,7 +21,8 @@ _START_BYTES = 1 << 20
 """Bytes that tell what a file is."""
 
 _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
-    "bigsvm": ("a model", lambda start: b'"bigsvm"' in start),
+    # A safetensors header begins after its length; records in JSON have the word too.
+    "bigsvm": ("a model", lambda start: start[8:9] == b"{" and b'"bigsvm"' in start),
     "libsvm": ("LIBSVM's model", lambda start: start.startswith(LIBSVM_MODEL)),
     # The second field of a graph is its producer.
     "range": (
@@ -30,6 +32,11 @@ _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "onnx": ("an ONNX graph of bigsvm's", lambda start: b"\x12\x06bigsvm" in start[:32]),
 }
 """What files are called, and how those begin that may be replaced by one of their kind."""
+
+_WRITTEN = {"MODEL": "the model", "--log": "the log", "--picture": "the picture"}
+"""What outputs are called in messages."""
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
 
 
 def say(text: str, *, on_error: bool = False) -> None:
@@ -71,7 +78,7 @@ def _standard_output() -> Iterator[None]:
         ) from error
 
 
-def check_model_path(path: str | Path, kind: str = "bigsvm") -> None:
+def check_model_path(path: str | Path, kind: str = "bigsvm", *, overwrite: bool = False) -> None:
     """Refuse a path that no model can be written to, or had better not.
 
     Parameters
@@ -79,6 +86,8 @@ def check_model_path(path: str | Path, kind: str = "bigsvm") -> None:
     path : path or URL
     kind : {"bigsvm", "libsvm", "range", "onnx"}
         What will be written; a file of this kind is replaced.
+    overwrite : bool
+        Replace any file.
 
     Raises
     ------
@@ -86,77 +95,99 @@ def check_model_path(path: str | Path, kind: str = "bigsvm") -> None:
     StoreError
         The URL cannot be reached.
     """
-    start = b""
+    if not (isinstance(path, str) and is_url(path)):
+        _check_place(path := Path(path), "model", ModelError)
+    start = _start_of(path, "MODEL")
+    called, is_one = _STARTS[kind]
+    if start and not (overwrite or is_one(start)):
+        raise ModelError(
+            f"{path} exists and is not {called}, so it is not replaced; give another name, or "
+            "remove it first"
+        )
+
+
+def _start_of(path: str | Path, name: str) -> bytes:
+    """Return the first bytes of a file or object; none where there is nothing, or a stream."""
     if isinstance(path, str) and is_url(path):
         # NumPy, which comes with it, takes long to import.
         from bigsvm.data.objects import start_of_object
 
-        start = start_of_object(path, "MODEL", _START_BYTES)
-    else:
-        path = Path(path)
-        _check_place(path, "model", ModelError)
-        if path.exists() and path.stat().st_size:
-            with path.open("rb") as file:
-                start = file.read(_START_BYTES)
-    if start:
-        called, is_one = _STARTS[kind]
-        if not is_one(start):
-            raise ModelError(
-                f"{path} exists and is not {called}, so it is not replaced; give another name, or "
-                "remove it first"
-            )
+        return start_of_object(path, name, _START_BYTES)
+    path = Path(path)
+    if is_stream(path) or not path.exists():
+        return b""
+    with path.open("rb") as file:
+        return file.read(_START_BYTES)
 
 
-def check_no_input(
-    path: str | Path, inputs: Iterable[str | Path], name: str, error: type[BigsvmError] = DataError
+def _check_new(path: str | Path, name: str, *, overwrite: bool) -> None:
+    """Refuse to replace a file that is not empty, unless that is asked for."""
+    if _start_of(path, name) and not overwrite:
+        raise ParameterError(
+            f"{path} exists, so it is not replaced; give another {name}, or --overwrite"
+        )
+
+
+def check_apart(
+    inputs: Iterable[str | Path | None],
+    files: Mapping[str, str | Path | None],
+    folders: Mapping[str, Path | None] | None = None,
 ) -> None:
-    """Refuse to write to an input or into it, including by other names of the same file.
+    """Refuse outputs that are or lie in an input, one that has an input in it, and two at a place.
+
+    Other names of the same file, by links, are seen.
 
     Parameters
     ----------
-    path : path or URL
     inputs : iterable of paths, URLs, or ``-``
-    name : str
-        Name of the option or argument, for messages.
-    error : class
-    """
-    for text in map(str, inputs):
-        if isinstance(path, str) and is_url(path):
-            is_input = f"{path}/".startswith(f"{text.rstrip('/')}/")
-        else:
-            read = url2pathname(text[len(_FILE_URL) :]) if text.startswith(_FILE_URL) else text
-            is_input = lies_in(Path(path), read)
-        if is_input:
-            raise error(f"{path} is part of the input, so it is not replaced; give another {name}")
-
-
-def check_apart(source: str, model: str | Path, folders: Mapping[str, Path | None]) -> None:
-    """Refuse a model inside the data, and run folders inside the data or at the model's path.
-
-    Parameters
-    ----------
-    source : str
-    model : path or URL
-    folders : mapping
-        Folders by the options that name them.
+    files : mapping
+        Outputs that are replaced as wholes, files and stores, by the names of their options or
+        arguments.
+    folders : mapping, optional
+        Folders that outputs and other things may be in.
 
     Raises
     ------
-    ModelError, ParameterError
+    ParameterError
     """
-    check_no_input(model, (source,), "MODEL", ModelError)
-    place = None if is_url(str(model)) else Path(os.path.realpath(model))
-    for option, folder in folders.items():
-        if folder is None:
-            continue
-        check_no_input(folder, (source,), option, ParameterError)
-        resolved = Path(os.path.realpath(folder))
-        if place in (resolved, *resolved.parents):
-            raise ParameterError(f"{option} is {folder}, where the model will be; give another")
+    read = [_plain(text) for text in inputs if text is not None]
+    outputs = {**files, **(folders or {})}
+    given = {name: str(path) for name, path in outputs.items() if path is not None}
+    for name, path in reversed(given.items()):
+        if any(_is_in(path, each) or (name in files and _is_in(each, path)) for each in read):
+            raise ParameterError(
+                f"{path} is part of the input, so it is not replaced; give another {name}"
+            )
+        if name in files and not is_stream(Path(path)) and _is_standard_output(Path(path)):
+            raise ParameterError(f"{path} is where standard output goes; give another {name}")
+        for other in files.keys() & given.keys() - {name}:
+            if _is_in(path, given[other]):
+                raise ParameterError(
+                    f"{name} is {path}, where {_WRITTEN.get(other, other)} will be; give another"
+                )
+
+
+def _plain(text: str | Path) -> str:
+    """Return the path of a local file that was given as a URL; other texts as they are."""
+    text = str(text)
+    return url2pathname(text[len(_FILE_URL) :]) if text.startswith(_FILE_URL) else text
+
+
+def _is_in(path: str, other: str) -> bool:
+    """Whether a path or URL is another one or in it; neither needs to be there."""
+    if is_url(path) or is_url(other):
+        return f"{path}/".startswith(f"{other.rstrip('/')}/")
+    place = Path(os.path.realpath(other))
+    return lies_in(Path(path), other) or Path(os.path.realpath(path)).is_relative_to(place)
 
 
 def predictions_path(
-    output: str, inputs: Iterable[str | Path], *, what: str = "predictions", name: str = "--output"
+    output: str,
+    inputs: Iterable[str | Path],
+    *,
+    overwrite: bool,
+    what: str = "predictions",
+    name: str = "--output",
 ) -> str | Path:
     """Destination of predictions: a file, a URL, a device, a pipe, or for ``-`` standard output.
 
@@ -165,56 +196,50 @@ def predictions_path(
     output : path or URL
     inputs : iterable of paths, URLs, or ``-``
         Inputs of the predictions.
+    overwrite : bool
+        Whether a file that is there is replaced.
     what, name : str
         What is written, and the name of the option or argument, for messages.
 
     Raises
     ------
-    DataError
+    DataError, ParameterError
         The predictions cannot be written there, or the output is one of the inputs.
     StoreError
         The URL cannot be reached.
     """
-    if is_url(output):
-        from bigsvm.data.objects import start_of_object
-
-        check_no_input(output, inputs, name)
-        start_of_object(output, name, 1)
-        return output
-    path = STANDARD_OUTPUT if output == "-" else Path(output)
-    return _local_predictions_path(path, inputs, what, name)
-
-
-def _local_predictions_path(
-    output: Path, inputs: Iterable[str | Path], what: str, name: str
-) -> Path:
-    if descriptor_of(output) == 1 and sys.stdout is None:
-        raise DataError(f"standard output is closed; name a file to write the {what} to")
-    if is_stream(output) and not output.is_dir():
-        return output
-    _check_place(output, what, DataError)
-    check_no_input(output, inputs, name)
-    if sys.stdout is not None and _is_where_standard_output_goes(output):
-        raise DataError(f"{output} is where standard output goes; give {name} -, or another file")
-    return output
+    path: str | Path = output
+    if not is_url(output):
+        path = STANDARD_OUTPUT if output == "-" else Path(output)
+        if descriptor_of(path) == 1 and sys.stdout is None:
+            raise DataError(f"standard output is closed; name a file to write the {what} to")
+        if is_stream(path) and not path.is_dir():
+            return path
+        _check_place(path, what, DataError)
+    check_apart(inputs, {name: path})
+    _check_new(path, name, overwrite=overwrite)
+    return path
 
 
-def _is_where_standard_output_goes(path: Path) -> bool:
+def _is_standard_output(path: Path) -> bool:
+    """Whether standard output goes to this file."""
+    if sys.stdout is None:
+        return False
     try:
         return os.path.samestat(os.stat(path), os.fstat(1))
     except OSError:
         return False
 
 
-def check_image_path(path: Path, *, source: str, model: str) -> None:
-    """Refuse a path that no image can be written to, and what it is made of.
+def check_image_path(path: Path, name: str, *, overwrite: bool) -> None:
+    """Refuse a path that no image can be written to.
 
     Raises
     ------
-    DataError
+    DataError, ParameterError
     """
     _check_place(path, "image", DataError)
-    check_no_input(path, (source, model), "--image")
+    _check_new(path, name, overwrite=overwrite)
 
 
 def _check_place(path: Path, what: str, error: type[BigsvmError]) -> None:

@@ -7,7 +7,7 @@ import typer
 from bigsvm.budget import show_bytes
 from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
 from bigsvm.cli.options import Json, Quiet, ZeroBased, ZeroBasedText
-from bigsvm.cli.outputs import say
+from bigsvm.cli.outputs import check_apart, say
 from bigsvm.cli.runs import Run, absolute
 from bigsvm.cli.session import Log, opened_session
 from bigsvm.cli.train import check_used, plain_values, with_options
@@ -53,6 +53,7 @@ def command(
     checkpoint: Path | None = values.pop("checkpoint")
     run = Run(source=absolute(store), model="").updated(plain_values(values, zero_based))
     check_used(context, run, checkpoint)
+    check_apart((run.source,), {"--log": log}, {"--cache-dir": run.cache_folder})
     parameters = run.training_parameters(checkpoint)
     with (
         opened_session(cluster, quiet=quiet, log=log) as session,

@@ -29,7 +29,7 @@ from bigsvm.cli.options import (
     local,
     local_or_url,
 )
-from bigsvm.cli.outputs import predictions_path, say
+from bigsvm.cli.outputs import Overwrite, predictions_path, say
 from bigsvm.cli.session import opened_session
 from bigsvm.errors import MemoryBudgetError, ModelError
 from bigsvm.files import descriptor_of, is_stream
@@ -104,6 +104,7 @@ def command(
             help="For a model file of LIBSVM: file of `svm-scale -s` to scale rows with.",
         ),
     ] = None,
+    overwrite: Overwrite = False,
     memory: Memory = "1GB",
     cache_dir: CacheDir = None,
     threads: Threads = None,
@@ -156,7 +157,9 @@ def command(
     path = None
     if output is not None:
         beside = f"{model}.range" if range_file is None else range_file
-        path = predictions_path(output, (store, model, beside))
+        path = predictions_path(output, (store, model, beside), overwrite=overwrite)
+    elif overwrite:
+        raise typer.BadParameter("--overwrite needs --output")
     with opened_session(cluster, quiet=quiet) as session:
         interruption, display = session.interruption, session.display
         trained = load_model(model, range_file)

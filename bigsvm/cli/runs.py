@@ -8,6 +8,7 @@ import shlex
 import stat
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -25,8 +26,6 @@ from bigsvm.training.result import StopReason
 from bigsvm.version import __version__
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bigsvm.parameters import TrainingParameters
     from bigsvm.report.describe import Lines
 
@@ -63,6 +62,11 @@ class Run:
     cache_dir: str | None = None
     zero_based: str = "auto"
     parameters: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def cache_folder(self) -> Path | None:
+        """Folder for temporary files; None is the system's."""
+        return None if self.cache_dir is None else Path(self.cache_dir)
 
     def training_parameters(self, checkpoint: Path | None) -> TrainingParameters:
         """Build what `train_model` takes."""
@@ -135,6 +139,8 @@ class Run:
                 f"{path} is a link, and what it leads to is not replaced; remove the link"
             )
         try:
+            if path.exists() and b"format_version" not in (path.read_bytes() or b"format_version"):
+                raise CheckpointError(f"{path} is no record of a run; give another --checkpoint")
             replace_synced(path, json.dumps(record, indent=1).encode() + b"\n")
         except OSError as error:
             raise CheckpointError(f"cannot write {path}: {error}") from error

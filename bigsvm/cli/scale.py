@@ -17,7 +17,7 @@ from bigsvm.cli.inputs import (
     watched,
 )
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText, local_or_url
-from bigsvm.cli.outputs import say
+from bigsvm.cli.outputs import check_apart, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
 from bigsvm.files import is_url
@@ -102,6 +102,7 @@ def command(
     """
     started = time.monotonic()
     check_text_options(context, store, *(() if is_url(output) else ("cache_dir",)))
+    check_apart((store, like), {"OUT": output}, {"--cache-dir": cache_dir})
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.scaling import scale_store
 

@@ -20,7 +20,7 @@ from bigsvm.cli.options import (
     local_or_url,
     parse_gamma,
 )
-from bigsvm.cli.outputs import check_apart, check_model_path, say
+from bigsvm.cli.outputs import check_apart, check_image_path, check_model_path, say
 from bigsvm.cli.runs import Run, absolute, check_is_read_again
 from bigsvm.cli.selecting import WITHOUT, FoldOptions, Folds, Groups, Scoring, opened_fits
 from bigsvm.cli.session import Log
@@ -115,6 +115,10 @@ def command(
             rich_help_panel=PANEL,
         ),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace a picture that is there.", rich_help_panel=PANEL),
+    ] = False,
     folds: Folds = "5",
     groups: Groups = None,
     scoring: Scoring = None,
@@ -149,7 +153,15 @@ def command(
         check_is_read_again(run.source)
     if model is not None:
         check_model_path(model)
-        check_apart(run.source, model, {"--checkpoint": checkpoint})
+    if picture is not None:
+        check_image_path(picture, "--picture", overwrite=overwrite)
+    elif overwrite:
+        raise typer.BadParameter("--overwrite needs --picture")
+    check_apart(
+        (run.source, folds, groups),
+        {"MODEL": model, "--picture": picture, "--log": log},
+        {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder},
+    )
     check_used(context, run, checkpoint)
     chosen = _grid(context, run, {"C": log2_C, "gamma": log2_gamma}, list(grid or []))
     if picture is not None:

@@ -121,8 +121,7 @@ class Session(NamedTuple):
             Their labels alone exceed the memory.
         """
         memory = parse_bytes(parameters.memory)
-        cache_dir = None if run.cache_dir is None else Path(run.cache_dir)
-        with self.rows(run.source, memory, cache_dir, ZeroBased(run.zero_based)) as store:
+        with self.rows(run.source, memory, run.cache_folder, ZeroBased(run.zero_based)) as store:
             check_labels_fit(memory, store.rows.n_rows)
             yield store
 

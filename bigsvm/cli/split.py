@@ -7,7 +7,7 @@ import typer
 
 from bigsvm.cli.inputs import watched
 from bigsvm.cli.options import Json, Memory, Quiet
-from bigsvm.cli.outputs import say
+from bigsvm.cli.outputs import check_apart, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display
@@ -59,6 +59,7 @@ def command(
         raise ParameterError(
             f"--shares {shares!r} is not understood; write one number for each store, as in 0.8,0.2"
         ) from None
+    check_apart((store,), {f"OUT {number}": path for number, path in enumerate(outputs, 1)})
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.store import open_store
         from bigsvm.selection.split import split_store

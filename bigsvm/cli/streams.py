@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
-from bigsvm.report.text import shown
+from bigsvm.errors import shown
 
 
 class _Tolerant(io.TextIOBase):

@@ -55,7 +55,8 @@ def command(
     test, model_file, output = given.files
     local_path(output, "OUTPUT")
     wants_probabilities = bool(given.choice("b", ("labels", "probabilities")))
-    path = Path(predictions_path(output, (test, model_file, f"{model_file}.range")))
+    inputs = (test, model_file, f"{model_file}.range")
+    path = Path(predictions_path(output, inputs, overwrite=True))
     with Interruption() as interruption, Display(quiet=True) as display:
         model = load_model(model_file)
         check_labels_are_numbers(model.classes, model_file)

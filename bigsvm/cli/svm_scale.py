@@ -7,7 +7,7 @@ import typer
 
 from bigsvm.cli.inputs import is_standard_input
 from bigsvm.cli.libsvm_words import as_number, read_words
-from bigsvm.cli.outputs import check_model_path, say_lines
+from bigsvm.cli.outputs import check_apart, check_model_path, say_lines
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
 from bigsvm.report.progress import Display
@@ -48,6 +48,7 @@ def command(
         raise typer.BadParameter("give one of -s and -r")
     if save is not None:
         check_model_path(Path(save), "range")
+        check_apart((text,), {"-s": save})
     with Interruption() as interruption, Display(quiet=given.quiet) as display:
         with interruption.raising():
             scaling = _found(given, text) if restore is None else _restored(restore, text, display)

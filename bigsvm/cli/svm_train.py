@@ -19,9 +19,8 @@ from bigsvm.cli.libsvm_words import (
     read_words,
 )
 from bigsvm.cli.options import ZeroBased
-from bigsvm.cli.outputs import check_model_path, check_no_input, say
+from bigsvm.cli.outputs import check_apart, check_model_path, say
 from bigsvm.cli.signals import Interruption
-from bigsvm.errors import ModelError
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import declaration_of
@@ -85,7 +84,7 @@ def command(
         if len(given.files) == 1 and is_standard_input(source):
             raise typer.BadParameter("standard input has no name to make that of the model from")
         check_model_path(path, "libsvm")
-        check_no_input(path, (source,), "MODEL", ModelError)
+        check_apart((source,), {"MODEL": path})
     values = _values(given)
     parameters = TrainingParameters(**values)
     check_parameters(parameters)

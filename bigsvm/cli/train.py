@@ -222,8 +222,8 @@ def _train(
     check_parameters(parameters)
     path = run.model if is_url(run.model) else Path(run.model)
     check_model_path(path)
-    cache_dir = None if run.cache_dir is None else Path(run.cache_dir)
-    check_apart(run.source, path, {"--checkpoint": checkpoint, "--cache-dir": cache_dir})
+    folders = {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder}
+    check_apart((run.source,), {"MODEL": path, "--log": log}, folders)
     with opened_session(cluster, quiet=quiet, log=log) as session:
         display, interruption = session.display, session.interruption
         if isinstance(path, Path) and path.exists() and not names_model:

@@ -34,7 +34,7 @@ from bigsvm.data.label_words import (
 )
 from bigsvm.data.signatures import table_format
 from bigsvm.data.streams import DECOMPRESSION_BYTES, ByteStream, Source, open_source
-from bigsvm.errors import ParseError
+from bigsvm.errors import ParseError, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -198,15 +198,11 @@ def parse_chunk(
     return _Chunk(rows, counts, n_lines, problem, offset, rest, words)
 
 
-def _shorten(token: str) -> str:
-    return repr(token if len(token) <= 40 else token[:37] + "...")
-
-
 def _describe(
     problem: TextFault, token: str, dtype: np.dtype[np.float32] | np.dtype[np.float64]
 ) -> str:
     """Say what is wrong with `token`, and what would be right."""
-    shown = _shorten(token)
+    shown = repr(shortened(token))
     # "1:nan" comes here as "nan" where the value is wrong, as a whole where the index is.
     number = token.lstrip("+-").lower()
     if "\0" in token:

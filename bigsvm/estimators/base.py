@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, brief
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator, CallbackSupportMixin, with_callbacks
 from bigsvm.estimators.evaluation import EvaluatesRows
@@ -394,5 +394,5 @@ def _path(name: str, path: Any) -> str | None:
     if path is None:
         return None
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise ParameterError(f"{name} is {path!r}; it must be a path or None")
+        raise ParameterError(f"{name} is {brief(path)}; it must be a path or None")
     return str(os.fspath(path))

@@ -9,7 +9,7 @@ import numpy as np
 from bigsvm.duals import ball  # noqa: F401 (adds its formulations to the table)
 from bigsvm.duals.box_problem import BOX_PROBLEMS
 from bigsvm.duals.formulations import SquaredHingeSVC
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.kernels import LARGEST
 from bigsvm.parameters.formulations import WITH_CLASSES, traits_of
 from bigsvm.training import events
@@ -178,13 +178,13 @@ def _classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
     odd = [name for name in names if not isinstance(name, bool | int | float | str)]
     if odd:
         raise DataError(
-            f"label {odd[0]!r} is a {type(odd[0]).__name__}; the classes of a model are bool, int, "
-            "float or str"
+            f"label {brief(odd[0])} is a {type(odd[0]).__name__}; the classes of a model are bool, "
+            "int, float or str"
         )
     if label_array(names).tolist() != names:  # NaN too, which an array of objects may have
         raise DataError(
-            f"labels from {names[0]!r} to {names[-1]!r} have no type of number in common that "
-            "holds them all; give numbers of one type, or text"
+            f"labels from {brief(names[0])} to {brief(names[-1])} have no type of number in common "
+            "that holds them all; give numbers of one type, or text"
         )
     _refuse_targets(names)
     return classes
@@ -361,8 +361,9 @@ def class_weights(
     if unknown and others:
         listed = ", ".join(repr(label) for label in labels[:10]) + (", …" if k > 10 else "")
         raise ParameterError(
-            f"class_weight names {unknown[0]!r}, which is no class, and not {others[0]!r}; the "
-            f"classes are [{listed}]: name all of them where rows of some may be missing"
+            f"class_weight names {brief(unknown[0])}, which is no class, and not "
+            f"{brief(others[0])}; the classes are [{listed}]: name all of them where rows of some "
+            "may be missing"
         )
     return np.array([given.get(label, 1.0) for label in labels], np.float64)
 

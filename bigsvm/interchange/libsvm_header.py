@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.calibration import SHAPES, Calibration
-from bigsvm.errors import ModelError, ParameterError
+from bigsvm.errors import ModelError, ParameterError, brief
 from bigsvm.kernels import make_kernel
 from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 
@@ -126,7 +126,7 @@ def read_header(file: BinaryIO, path: object) -> Header:
         ("kernel_type", kernel_type, KERNEL_TYPES),
     ):
         if value not in known:
-            raise ModelError(f"{path}: {name} is {value!r}; known are {', '.join(known)}")
+            raise ModelError(f"{path}: {name} is {brief(value)}; known are {', '.join(known)}")
     try:
         kernel = make_kernel(
             KERNEL_TYPES[kernel_type],
@@ -140,11 +140,11 @@ def read_header(file: BinaryIO, path: object) -> Header:
         raise ModelError(f"{path}: {error}") from None
     total = lines.value("total_sv", int)
     if not 0 <= total < 2**31:
-        raise ModelError(f"{path}: total_sv is {total}; it must be a number of rows")
+        raise ModelError(f"{path}: total_sv is {brief(total)}; it must be a number of rows")
     n_classes = lines.value("nr_class", int)
     is_classifier = svm_type in ("c_svc", "nu_svc")
-    if n_classes < 1 or (n_classes != 2 and not is_classifier):
-        raise ModelError(f"{path}: nr_class is {n_classes}, which {svm_type} cannot have")
+    if not 1 <= n_classes < 2**31 or (n_classes != 2 and not is_classifier):
+        raise ModelError(f"{path}: nr_class is {brief(n_classes)}, which {svm_type} cannot have")
     rho = lines.values("rho", float, n_classes * (n_classes - 1) // 2, n_classes)
     labels: list[int] = []
     calibration = None
@@ -235,7 +235,7 @@ class _Lines:
             value = _as(kind, text)
         except ValueError:
             raise ModelError(
-                f"{self._path}: {name} is {text!r}; it must be one {_MEANT[kind]}"
+                f"{self._path}: {name} is {brief(text)}; it must be one {_MEANT[kind]}"
             ) from None
         self._check_finite(name, value)
         return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from bigsvm.errors import brief
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 
 if TYPE_CHECKING:
@@ -216,8 +217,8 @@ def doubt_of(
         return doubt
     if pair is not None:
         first, second = (classes[code] for code in pair["classes"])
-        return f"classes {first!r} and {second!r}: {doubt}"
-    return f"class {classes[worst['class']]!r} against the rest: {doubt}"
+        return f"classes {brief(first)} and {brief(second)}: {doubt}"
+    return f"class {brief(classes[worst['class']])} against the rest: {doubt}"
 
 
 def _doubt(

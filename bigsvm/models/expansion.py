@@ -18,7 +18,7 @@ from bigsvm.data.row_source import RowSource
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import in_scale_of
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, brief, shortened, shown
 from bigsvm.executors.clients import workers_of
 from bigsvm.models.certificate import doubt_of
 from bigsvm.models.columns import check_first_index, check_names, check_number
@@ -148,9 +148,12 @@ class KernelExpansion:
     def __repr__(self) -> str:
         classes = ""
         if self.classes is not None:
-            shown = [str(label) for label in self.classes[:_SHOWN_CLASSES]]
+            first = [
+                shown(shortened(label) if isinstance(label, str) else brief(label))
+                for label in self.classes[:_SHOWN_CLASSES]
+            ]
             more = ["…"] if len(self.classes) > _SHOWN_CLASSES else []
-            classes = f", {len(self.classes)} classes ({', '.join(shown + more)})"
+            classes = f", {len(self.classes)} classes ({', '.join(first + more)})"
         return (
             f"<KernelExpansion {self.formulation}: {self.kernel}, {len(self.support)} support "
             f"vectors, {self.n_features} columns{classes}>"

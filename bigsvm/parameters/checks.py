@@ -7,9 +7,9 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from bigsvm.budget import parse_bytes
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, brief
 from bigsvm.files import is_url, local_path
-from bigsvm.parameters.declaration import check_value
+from bigsvm.parameters.declaration import check_value, is_too_large
 from bigsvm.parameters.formulations import BALLS, CALIBRATIONS, CLASSIFIERS, OTHERS, traits_of
 from bigsvm.parameters.training import FIELDS
 
@@ -91,9 +91,9 @@ def _check_class_weight(p: TrainingParameters) -> None:
     if isinstance(p.class_weight, Mapping):
         for label, weight in p.class_weight.items():
             number: object = weight
-            if not isinstance(number, Real):
+            if not isinstance(number, Real) or is_too_large(number):
                 raise ParameterError(
-                    f"class_weight of {label!r} is {weight!r}; it must be a number"
+                    f"class_weight of {brief(label)} is {brief(weight)}; it must be a number"
                 )
 
 

@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, brief
 
 PROBLEM, KERNEL, RESOURCES = "Problem", "Kernel", "Resources"
 STOPPING, MANY_CLASSES, STEPS = "Stopping", "Many classes", "Working set and pair steps"
@@ -144,6 +144,11 @@ def spelled(field: "Field[Any]", value: Any) -> Any:
     return value
 
 
+def is_too_large(value: object) -> bool:
+    """Whether this is a whole number that float64 does not hold."""
+    return isinstance(value, int) and abs(value) >= 1 << 1023
+
+
 def check_value(field: "Field[Any]", value: Any) -> None:
     """Refuse a value of another type, one that is no choice, or one against the rule.
 
@@ -156,9 +161,11 @@ def check_value(field: "Field[Any]", value: Any) -> None:
     declared, kind = declaration_of(field), _kind(field)
     choices = choices_of(field) if declared.kind is None else ()
     called = f" ({declared.in_estimators})" if declared.in_estimators else ""
-    refused = f"{field.name}{called} is {value!r}; it must be "
+    refused = f"{field.name}{called} is {brief(value)}; it must be "
     if not _is_instance(value, kind.types):
         raise ParameterError(f"{refused}{kind.words}{' or None' if may_be_none(field) else ''}")
+    if is_too_large(value):
+        raise ParameterError(f"{refused}a number that float64 holds")
     if choices and value not in choices:
         none = ", or None" if may_be_none(field) else ""
         raise ParameterError(f"{refused}one of {', '.join(choices)}{none}")

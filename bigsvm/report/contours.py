@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.files import replace_synced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +30,11 @@ def check_picture(path: Path) -> None:
     """
     if path.suffix not in SUFFIXES:
         raise ParameterError(f"{path} must end in {', '.join(SUFFIXES)}, the kinds of pictures")
-    if not path.absolute().parent.is_dir():
-        raise ParameterError(f"{path}: there is no folder {path.parent}")
     _figure()
 
 
 def draw_contours(path: Path, scores: Mapping[tuple[float, float], float], *, title: str) -> None:
-    """Draw mean scores over log2 C and log2 gamma, the best one marked.
+    """Draw mean scores over log2 C and log2 gamma, the best one marked; whole or not at all.
 
     Parameters
     ----------
@@ -64,8 +64,10 @@ def draw_contours(path: Path, scores: Mapping[tuple[float, float], float], *, ti
     axes.set_xlabel("log2(C)")
     axes.set_ylabel("log2(gamma)")
     axes.set_title(f"best {title} {scores[best]:.6g}: C {best[0]:g}, gamma {best[1]:g}")
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:])
     try:
-        figure.savefig(path)
+        replace_synced(path, content.getvalue())
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error}") from error
 

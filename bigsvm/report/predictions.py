@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,7 +104,7 @@ def write_labels(
         each label, below a line with the names of the classes, as LIBSVM's programs write them.
     """
     order = np.argsort(original_rows, kind="stable")
-    names = [label_text(label) for label in classes]
+    names = [label_text(label, sys.maxsize) for label in classes]
     if probabilities is None:
         write_lines(
             path, (f"{names[code]}\n" for part in _parts(order) for code in codes[part].tolist())

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Self
 
 from bigsvm.budget import show_bytes
 from bigsvm.compilation import COMPILING, compilations
-from bigsvm.report.text import count, number, plural, shown
+from bigsvm.errors import shown
+from bigsvm.report.text import count, number, plural
 from bigsvm.training import events
 
 if TYPE_CHECKING:

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import TYPE_CHECKING, Any
+
+from bigsvm.errors import HIDDEN, MOST_SHOWN, shortened, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-_HIDDEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-"""Control characters, line separators, marks of text direction, and surrogates."""
-
-
-def shown(text: str) -> str:
-    """One line of `text` for a terminal, with control characters escaped.
-
-    Labels, paths and sources come from files. A forged one could move the cursor, hide the text
-    after it, or look like a second line.
-    """
-    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
-
-
 def as_json(record: Mapping[str, Any]) -> str:
     """One line of strict JSON; a number that is not finite becomes null, as JSON has none."""
     text = json.dumps(_plain(record), allow_nan=False, ensure_ascii=False)
-    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (anything a record may hold)
@@ -66,8 +52,11 @@ def plural(n: int, what: str) -> str:
     return f"{count(n)} {what}{'' if n == 1 else 's'}"
 
 
-def label_text(label: float | str) -> str:
-    """Format a label as in LIBSVM text, on one line: whole numbers without a point."""
+def label_text(label: float | str, most: int = MOST_SHOWN) -> str:
+    """Format a label as in LIBSVM text, on one line: whole numbers without a point.
+
+    A word is cut to `most` characters before it is escaped.
+    """
     if isinstance(label, str):
-        return shown(label)
+        return shown(shortened(label, most))
     return str(int(label)) if float(label).is_integer() else repr(float(label))

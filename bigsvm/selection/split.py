@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,9 +12,9 @@ import numpy as np
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.from_arrays import write_store
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.files import is_url, remove
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
@@ -32,6 +34,8 @@ def split_store(
     on_progress: OnProgress | None = None,
 ) -> list[Store]:
     """Part the rows of a store into several stores, at random.
+
+    If one cannot be written, those before it are removed; at a URL they stay.
 
     Parameters
     ----------
@@ -72,14 +76,21 @@ def split_store(
     for path, rows in zip(paths, chosen, strict=True):
         if not len(rows):
             raise DataError(f"{path} would have no rows; give it a larger share")
-    return [
-        write_store(
-            path, ChosenRows(store.rows, rows), labels[rows],
-            None if weights is None else weights[rows],
-            shuffle=store.rows.is_shuffled, seed=seed, memory=memory, on_progress=on_progress,
-        )
-        for path, rows in zip(paths, chosen, strict=True)
-    ]  # fmt: skip
+    made: list[Store] = []
+    try:
+        for path, rows in zip(paths, chosen, strict=True):
+            each = write_store(
+                path, ChosenRows(store.rows, rows), labels[rows],
+                None if weights is None else weights[rows],
+                shuffle=store.rows.is_shuffled, seed=seed, memory=memory, on_progress=on_progress,
+            )  # fmt: skip
+            made.append(each)
+    except BaseException:
+        for path in paths[: len(made)]:
+            if not is_url(os.fspath(path)):
+                remove(Path(path))
+        raise
+    return made
 
 
 def part_numbers(

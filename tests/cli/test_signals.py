@@ -2,10 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from command_line import run_here, two_clouds
+from command_line import REPOSITORY, run_here, two_clouds
 
 from bigsvm import write_store
 from bigsvm.cli.signals import Interruption
@@ -57,9 +59,34 @@ def test_further_hang_ups_do_not_end_a_command_at_once():
 
 
 def test_a_run_that_is_asked_is_counted_and_goes_on():
+    previous = signal.getsignal(signal.SIGUSR1)
     with Interruption() as interruption:
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGUSR1)
         assert interruption.times_asked() == 2
         assert not interruption.requested()
-    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGUSR1) is previous
+
+
+@pytest.mark.parametrize("moment", ["bigsvm.cli", "typer", "bigsvm.data.from_text", "end"])
+def test_a_question_before_and_after_there_is_a_run_does_not_end_the_process(tmp_path, moment):
+    """At imports that every command has, and those of one command, and when it has ended."""
+    script = (
+        "import os, signal, sys\n"
+        "def ask(name='end', *_):\n"
+        f"    if name == {moment!r}:\n"
+        "        print('asked', flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "sys.meta_path.insert(0, type('Asks', (), {'find_spec': staticmethod(ask)}))\n"
+        "from bigsvm.__main__ import main\n"
+        "code = main()\n"
+        "ask()\n"
+        "sys.exit(code)\n"
+    )
+    (tmp_path / "rows").write_text("1 1:1\n-1 2:1\n")
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "convert", "rows", "rows.zarr", "-q"],
+        capture_output=True, text=True, cwd=tmp_path, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout.count("asked")) == (0, 1), ended.stderr
