@@ -68,6 +68,7 @@ def test_labels_of_any_kind(folder, expected, tmp_path):
     assert lines == [names[code] for code in expected[1]]
     assert record["accuracy"] is None
     of_scikit_learn(fitted, classes=[2**60 + n for n in range(4)]).save(tmp_path / "model")
+    (tmp_path / "labels").unlink()
     answer("predict", folder / "test.zarr", tmp_path / "model", "-o", tmp_path / "labels")
     lines = (tmp_path / "labels").read_text().split()
     assert [int(line) - 2**60 for line in lines] == expected[1].tolist()

@@ -212,7 +212,7 @@ def test_a_model_of_one_class_predicts_it_for_all_rows(text, tmp_path):
     (tmp_path / "rows").write_text("7 1:2 5:1\n3 2:2\n")
     for one in (path, tmp_path / "saved"):
         assert "7 only" in run_here("info", one).stdout
-        run_here("predict", tmp_path / "rows", one, "-o", tmp_path / "predicted")
+        run_here("predict", tmp_path / "rows", one, "-o", tmp_path / "predicted", "--overwrite")
         assert (tmp_path / "predicted").read_text() == "7\n7\n"
     write_libsvm_model(model, tmp_path / "again")
     assert (tmp_path / "again").read_text() == CONSTANT.replace("rho\n", "rho \n")

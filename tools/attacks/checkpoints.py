@@ -78,7 +78,7 @@ class CheckpointSubject(Subject):
             ["train", folder / "data", folder / "model", *train_options(self._arguments), *TRAINING,
              "--checkpoint", folder / "run"],
             ["predict", folder / "data", folder / "model", "-o", folder / "predicted",
-             "--decision-function", "--memory", MEMORY],
+             "--overwrite", "--decision-function", "--memory", MEMORY],
         ]  # fmt: skip
 
     def examine(self, damage: Damage, folder: Path) -> tuple[str, str]:
@@ -272,7 +272,7 @@ class RowsSubject(Subject):
             ["train", folder / "data", folder / "model", *self._arguments, *TRAINING,
              "--checkpoint", folder / "run", "--cache-dir", folder / "cache"],
             ["predict", folder / "data", folder / "model", "-o", folder / "predicted",
-             "--decision-function", "--memory", MEMORY],
+             "--overwrite", "--decision-function", "--memory", MEMORY],
         ]  # fmt: skip
 
     def outcome(self, folder: Path) -> str:

@@ -250,7 +250,7 @@ def make(folder: Path) -> None:
     fresh(["train", folder / "three.zarr", folder / "many", *crammer_singer])
     fresh(["train", folder / "values.zarr", folder / "regression", "--formulation", "eps-svr"])
     fresh(["export", folder / "model", folder / "libsvm", "--to", "libsvm"])
-    fresh(["predict", folder / "test", folder / "model", "-o", folder / "labels"])
+    fresh(["predict", folder / "test", folder / "model", "-o", folder / "labels", "--overwrite"])
     shutil.copytree(folder / "two.zarr", folder / "half.zarr")
     shutil.rmtree(folder / "half.zarr" / "y")
     (folder / "half-model").write_bytes((folder / "model").read_bytes()[:-100])

@@ -49,7 +49,7 @@ class ModelSubject(Subject):
         """Predict, describe, export, inspect."""
         words: list[list[str | Path]] = [
             ["predict", folder / "data", folder / "model", "-o", folder / "predicted",
-             "--decision-function", "--memory", MEMORY],
+             "--overwrite", "--decision-function", "--memory", MEMORY],
             ["predict", folder / "data", folder / "model", "--memory", MEMORY],
             ["info", folder / "model", "--json"],
         ]  # fmt: skip

@@ -58,13 +58,14 @@ class Kind(NamedTuple):
 _READ_TEXT = (
     ["convert", "{}/text", "{}/out.zarr", "--memory", MEMORY],
     ["train", "{}/text", "{}/out", *TRAINING],
-    ["predict", "{}/text", "{}/model", "-o", "{}/out", "--memory", MEMORY],
+    ["predict", "{}/text", "{}/model", "-o", "{}/out", "--overwrite", "--memory", MEMORY],
     ["convert", "{}/text", "{}/out.zarr", "--memory", MEMORY, "--strict"],
 )
 _READ_MODEL = (
-    ["predict", "{}/data", "{}/model", "-o", "{}/out", "--decision-function", "--memory", MEMORY],
+    ["predict", "{}/data", "{}/model", "-o", "{}/out", "--overwrite", "--decision-function",
+     "--memory", MEMORY],
     ["info", "{}/model"],
-)
+)  # fmt: skip
 KINDS = (
     Kind("text", "text", _READ_TEXT),
     Kind("compressed text", "compressed.*", tuple(

@@ -71,7 +71,16 @@ class StoreSubject(Subject):
                 "0.3",
                 *TRAINING,
             ],
-            ["predict", folder / "store", model, "-o", folder / "predicted", "--memory", MEMORY],
+            [
+                "predict",
+                folder / "store",
+                model,
+                "-o",
+                folder / "predicted",
+                "--overwrite",
+                "--memory",
+                MEMORY,
+            ],
             ["info", folder / "store", "--json"],
         ]
 
