@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bigsvm.data.from_text import convert as convert
     from bigsvm.data.scaling import scale_store as scale_store
     from bigsvm.data.store import open_store as open_store
+    from bigsvm.errors import AdviceWarning as AdviceWarning
     from bigsvm.estimators.crammer_singer import CrammerSingerSVC as CrammerSingerSVC
     from bigsvm.estimators.l2_svc import L2SVC as L2SVC
     from bigsvm.estimators.one_class import L2OneClassSVM as L2OneClassSVM
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
+    "AdviceWarning": "bigsvm.errors",
     "C_path": "bigsvm.estimators.path",
     "CrammerSingerSVC": "bigsvm.estimators.crammer_singer",
     "L2SVC": "bigsvm.estimators.l2_svc",

@@ -1,4 +1,4 @@
-"""The one family of exceptions; every message names what was wrong, where, and the remedy.
+"""The one family of exceptions, and a warning: all name what was wrong, where, and the remedy.
 
 What a message repeats may come from a file that somebody else has written. It is cut where it is
 long, and `shown` escapes what a terminal would obey.
@@ -91,3 +91,14 @@ class MemoryBudgetError(BigsvmError, MemoryError):
 
 class ClusterError(BigsvmError):
     """A cluster that cannot compute: it has no workers, or other versions; names the address."""
+
+
+class AdviceWarning(UserWarning):
+    """A fit that converged, but whose model is of little use; says what to change.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import bigsvm
+    >>> warnings.simplefilter("ignore", bigsvm.AdviceWarning)
+    """

@@ -389,6 +389,20 @@ seconds of the whole search, predictions included.
         ),
     ),
     Section(
+        "Advice",
+        """
+What bad fits are told, their scores on rows that were trained on and on others, and these scores
+where the advice is followed. The scores are the balanced accuracy of classes, R² of a regression,
+and of one class the area under the ROC curve that tells its rows from all others. Every fit is made
+of an array and of a store with a small memory. Good fits are told nothing.
+""",
+        (
+            Table("advice", ("| bad fit",)),
+            Table("advice", ("| good fit",)),
+            Line("advice", "are told what they should be"),
+        ),
+    ),
+    Section(
         "Forecasts",
         """
 What `estimator.plan` says before a fit, beside what the fit then takes. `planning` is the time of

@@ -70,8 +70,8 @@ def command(
         opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened,
         opened.fits.recorded(checkpoint),
     ):
-        from bigsvm.selection.common import fit_warnings
         from bigsvm.selection.cross_validation import folds_fitted
+        from bigsvm.selection.record import fit_warnings
 
         n_folds = len(opened.fits.folds)
 
@@ -99,6 +99,7 @@ def fold_text(result: "FoldFit") -> str:
 def _print(results: "list[FoldFit]", n_rows: int, seconds: float, *, json: bool) -> None:
     from bigsvm.report.resources import peak_rss_bytes
     from bigsvm.selection.cross_validation import table_of
+    from bigsvm.selection.record import advice_of
 
     peak, table = peak_rss_bytes(), table_of(results)
     if json:
@@ -120,5 +121,6 @@ def _print(results: "list[FoldFit]", n_rows: int, seconds: float, *, json: bool)
         *((f"fold {fold}", fold_text(result)) for fold, result in enumerate(results, 1)),
         ("took", f"{seconds:.1f} s"),
         ("peak memory", show_bytes(peak)),
+        ("advice", advice_of(results)),
     ]
     say(as_columns(lines))

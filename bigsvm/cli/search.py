@@ -170,7 +170,7 @@ def command(
     options = FoldOptions(folds, groups, scoring)
     with opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened:
         from bigsvm.report.describe import model_warnings
-        from bigsvm.selection.common import fit_warnings
+        from bigsvm.selection.record import fit_warnings
         from bigsvm.selection.search import fits_of
 
         found = _search(opened, chosen, halving=halving, checkpoint=checkpoint)

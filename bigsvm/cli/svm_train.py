@@ -158,7 +158,6 @@ def _cross_validation(
 ) -> tuple[list[str], list[str]]:
     """Give the lines that LIBSVM prints of a cross-validation, over all folds, and warnings."""
     import numpy as np
-    from sklearn.exceptions import ConvergenceWarning
 
     from bigsvm.estimators.saved import estimator_of
     from bigsvm.selection.cross_validation import cross_validate
@@ -183,7 +182,7 @@ def _cross_validation(
         return parts["right"] / len(y)
 
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
+        warnings.simplefilter("always")
         cross_validate(estimator_of(parameters), store, cv=n_folds, scoring=add)
     told = [str(warning.message) for warning in caught]
     n = sums["n"]

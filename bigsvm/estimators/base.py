@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.errors import ParameterError, brief
+from bigsvm.errors import AdviceWarning, ParameterError, brief
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator, CallbackSupportMixin, with_callbacks
 from bigsvm.estimators.evaluation import EvaluatesRows
@@ -106,7 +106,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         Returns
         -------
         self
-            Fitted; a `ConvergenceWarning` says so if training did not converge.
+            Fitted; a `ConvergenceWarning` says so if training did not converge, and an
+            `AdviceWarning` if it did, but the model is of little use.
 
         Raises
         ------
@@ -171,6 +172,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             )
         if self.model_.doubt:
             warnings.warn(self.model_.doubt, ConvergenceWarning, stacklevel=3)
+        if self.certificate_["advice"]:
+            warnings.warn("; ".join(self.certificate_["advice"]), AdviceWarning, stacklevel=3)
         return self
 
     def plan(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
-from bigsvm.errors import ParameterError
+from bigsvm.errors import AdviceWarning, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,13 +66,14 @@ def C_path(
         model = clone(estimator).set_params(C=value, warm_start=True)
         if last is not None:
             model.model_ = last.model_
-        last = fitted[value] = model.fit(
-            X,
-            y,
-            sample_weight=sample_weight,
-            y_order=y_order,
-            client=client,
-            worker_memory=worker_memory,
-        )
+        with warnings.catch_warnings():
+            # The path may well begin where C is too small.
+            warnings.simplefilter("ignore", AdviceWarning)
+            last = fitted[value] = model.fit(
+                X, y, sample_weight=sample_weight, y_order=y_order, client=client,
+                worker_memory=worker_memory,
+            )  # fmt: skip
         last.set_params(warm_start=estimator.warm_start)
+    if last is not None and all(model.certificate_["advice"] for model in fitted.values()):
+        warnings.warn("; ".join(last.certificate_["advice"]), AdviceWarning, stacklevel=2)
     return [fitted[value] for value in C]

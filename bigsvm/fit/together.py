@@ -17,6 +17,7 @@ from bigsvm.duals.box import BoxDual
 from bigsvm.duals.feasible import project
 from bigsvm.duals.weighted_functions import WeightedFunctions
 from bigsvm.errors import CheckpointError
+from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.functions import decisions_of, plan_functions, solve_functions
 from bigsvm.fit.problem import are_many_classes, make_problem
@@ -170,14 +171,18 @@ def train_together(
     check_parameters(parameters)
     source, numbering = narrowed(source)
     fits = _Fits(source.n_rows, labels, sample_weights, parameters, start)
+    samples = [sample_of(source, labels, weights, parameters) for weights in sample_weights]
     trained = run_problems(fits, source, parameters, hooks)
     models = [
-        model_of(
-            trained, functions, parameters,
-            name=fits.name, rule=None, classes=fits.classes, class_weight=of_classes,
+        advised(
+            model_of(
+                trained, functions, parameters,
+                name=fits.name, rule=None, classes=fits.classes, class_weight=of_classes,
+            ),
+            sample, parameters,
         )
-        for functions, of_classes in zip(
-            fits.functions(trained.result), fits.class_weights, strict=True
+        for functions, of_classes, sample in zip(
+            fits.functions(trained.result), fits.class_weights, samples, strict=True
         )
     ]  # fmt: skip
     if numbering is not None:

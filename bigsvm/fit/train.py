@@ -9,6 +9,7 @@ from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.data.narrow import narrowed
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import ParameterError
+from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.crammer_singer import CrammerSingerReduction
 from bigsvm.fit.drawing import drawn_for, of_all_rows
 from bigsvm.fit.fingerprint import fingerprint_of, provenance_of
@@ -124,6 +125,7 @@ def train_by(
     The arguments are those of `train_model`, checked.
     """
     reduction = make_reduction(source, labels, sample_weight, parameters, hooks, start)
+    sample = sample_of(source, labels, sample_weight, parameters)
     del labels, sample_weight
     trained = run_problems(reduction, source, parameters, hooks)
     model = model_of(
@@ -131,6 +133,7 @@ def train_by(
         name=reduction.name, rule=reduction.rule, classes=reduction.classes,
         class_weight=reduction.class_weight,
     )  # fmt: skip
+    model = advised(model, sample, parameters)
     if reduction.held_out is None or parameters.calibration is None:
         return model
     calibration = calibrate(

@@ -89,6 +89,10 @@ def _is_reason(value: object) -> bool:
     return isinstance(value, str) and value in set(StopReason)
 
 
+def _are_sentences(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(sentence, str) for sentence in value)
+
+
 def _are_seconds(value: object) -> bool:
     return isinstance(value, dict) and all(
         _is_known(number) and number >= 0 for number in value.values()
@@ -115,6 +119,7 @@ CHECKS: dict[str, Callable[[object], bool]] = {
     "cpu_idle": _or_none(_is_known),
     "disk_tier": _or_none(lambda value: isinstance(value, str)),
     "kernel_is_definite": _or_none(_is_flag),
+    "advice": _are_sentences,
     **dict.fromkeys(
         (
             "n_support", "n_bounded", "n_sweeps", "n_iter", "n_kernel_evaluations", "row_misses",

@@ -201,6 +201,7 @@ def model_warnings(model: KernelExpansion, *, resume: str | None = None) -> Iter
         yield "the model has no probabilities: they are fitted after training"
     if model.doubt is not None:
         yield model.doubt
+    yield from model.certificate["advice"]
 
 
 _RULES = {
@@ -290,6 +291,7 @@ def certificate_lines(
     return [
         ("training", f"{verdict}: {reason.sentence}"),
         ("dual objective", number(certificate["objective"], 10)),
+        *(("advice", sentence) for sentence in certificate.get("advice", ())),
         ("test error", _test_error(certificate)),
         ("pairs of classes", _pairs(certificate.get("pairs"), classes, gap)),
         ("note", _OF_KERNELS.get(certificate.get("kernel_is_definite", True))),

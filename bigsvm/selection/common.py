@@ -14,19 +14,17 @@ from bigsvm.data.store_part import StorePart
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.watching import folder_of_checkpoints
-from bigsvm.models.certificate import doubt_of
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.training import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.store import Store
-    from bigsvm.selection.record import FoldFit
 
 
 class Data(NamedTuple):
@@ -123,20 +121,6 @@ def make_data(
     if weights is not None and len(weights) != source.n_rows:
         raise DataError(f"sample_weight has {len(weights)} values; there are {source.n_rows} rows")
     return Data(source, labels, truth, weights)
-
-
-def fit_warnings(results: Sequence[FoldFit], formulation: str) -> Iterator[str]:
-    """Say what must be known of fits before their scores are believed, a sentence each."""
-    unconverged = sum(not result.as_asked for result in results)
-    if unconverged:
-        yield (
-            f"training did not converge in {unconverged} of {len(results)} fits; raise max_iter "
-            "or max_time, or scale the columns"
-        )
-    doubts = [doubt_of(result.certificate, formulation, None) for result in results]
-    told = [doubt for doubt in doubts if doubt is not None]
-    if told:
-        yield f"of {len(results)} fits {len(told)} may be of no use, the first because {told[0]}"
 
 
 @contextmanager

@@ -9,12 +9,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from bigsvm.errors import ParameterError
+from bigsvm.errors import AdviceWarning, ParameterError
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.common import check_estimator, fit_warnings, watched
+from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import FoldFits
 from bigsvm.selection.lines import Line, fit_line, trains_together
+from bigsvm.selection.record import advice_of, fit_warnings
 from bigsvm.selection.tasks import fit_lines
 from bigsvm.training.events import Hooks
 
@@ -123,6 +124,8 @@ def cross_validate(
     results = [fit.result for fit in fitted]
     for sentence in fit_warnings(results, estimator._formulation):
         warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
+    if (advice := advice_of(results)) is not None:
+        warnings.warn(advice, AdviceWarning, stacklevel=2)
     table = table_of(results)
     if return_estimator:
         table["estimator"] = [fit.estimator for fit in fitted]

@@ -22,13 +22,13 @@ from bigsvm.errors import CheckpointError, ModelError
 from bigsvm.files import open_regular, parse_json, remove, replace_synced, try_lock
 from bigsvm.identity import NOT_COMPARABLE
 from bigsvm.models import KernelExpansion
-from bigsvm.models.certificate import is_count
+from bigsvm.models.certificate import doubt_of, is_count
 from bigsvm.selection.identity import told
 from bigsvm.selection.saved import read_point, write_point
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bigsvm.fit.together import PointOfFits
     from bigsvm.selection.saved import FitContent
@@ -70,6 +70,28 @@ class FoldFit(NamedTuple):
         """Whether training ended as it was asked to: converged, or without a certificate."""
         reason = StopReason(self.certificate["stop_reason"])
         return bool(self.certificate["converged"]) or reason.is_uncertified
+
+
+def fit_warnings(results: Sequence[FoldFit], formulation: str) -> Iterator[str]:
+    """Say what must be known of fits before their scores are believed, a sentence each."""
+    unconverged = sum(not result.as_asked for result in results)
+    if unconverged:
+        yield (
+            f"training did not converge in {unconverged} of {len(results)} fits; raise max_iter "
+            "or max_time, or scale the columns"
+        )
+    doubts = [doubt_of(result.certificate, formulation, None) for result in results]
+    told = [doubt for doubt in doubts if doubt is not None]
+    if told:
+        yield f"of {len(results)} fits {len(told)} may be of no use, the first because {told[0]}"
+
+
+def advice_of(fits: Sequence[FoldFit]) -> str | None:
+    """Say what the first of some fits that has advice is told; None where none has."""
+    given = [fit.certificate["advice"] for fit in fits if fit.certificate.get("advice")]
+    if not given:
+        return None
+    return f"{'; '.join(given[0])} (said of {len(given)} of {len(fits)} fits)"
 
 
 class Record:

@@ -13,14 +13,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.errors import ParameterError
+from bigsvm.errors import AdviceWarning, ParameterError
 from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.common import check_estimator, fit_warnings, watched
+from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import SCORE, FoldFits
 from bigsvm.selection.grid import best_of, candidates_of, evaluate, mean_score
 from bigsvm.selection.identity import told
+from bigsvm.selection.record import advice_of, fit_warnings
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
@@ -194,6 +195,8 @@ class SearchCV(BaseEstimator):
                 )
             )  # fmt: skip
             self.refit_time_ = time.perf_counter() - started
+        elif (advice := advice_of([fit for fit in best.fits if fit is not None])) is not None:
+            warnings.warn(advice, AdviceWarning, stacklevel=2)
         return self
 
     def _deciding_score(self) -> str:

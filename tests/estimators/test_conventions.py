@@ -69,6 +69,7 @@ def test_a_pipeline_is_its_steps(estimator, target):
     np.testing.assert_array_equal(values_of(pipeline, MOONS * [1, 100]), values_of(alone, scaled))
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # of the worse value
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 def test_a_search_finds_the_better_value(kind, estimator, target, form):
     [(name, values)] = KINDS[kind][1].items()
@@ -150,11 +151,13 @@ def test_integers_beyond_float32_are_not_rounded(estimator, target, form):
 
 def test_whole_numbers_of_sparse_rows_are_float64(estimator, target):
     X = sp.csr_array(np.round(MOONS * 50).astype(np.int64))
+    estimator.set_params(gamma="scale")
     assert estimator.fit(X, target).support_vectors_.dtype == np.float64
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float16, np.float32])
 def test_small_integer_types_become_float32(estimator, target, dtype):
+    estimator.set_params(gamma="scale")
     fitted = estimator.fit((MOONS * 50 + 100).astype(dtype), target)
     assert fitted.support_vectors_.dtype == np.float32
 

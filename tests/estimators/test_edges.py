@@ -182,6 +182,7 @@ def primal_objective(kind, model, K, beta, target):
     return penalty + model.C * (losses**2 if kind == "squared hinge" else losses).sum()
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # bad on purpose
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("C", [1e-6, 1e6])
 @pytest.mark.parametrize("kind", WITH_C)
@@ -200,6 +201,7 @@ def test_extreme_C(kind, C, kernel):
     assert least == pytest.approx(most, rel=1e-7, abs=1e-9 * C * len(beta))
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # bad on purpose
 @pytest.mark.parametrize(
     ("kind", "gamma"),
     [(k, g) for k in KINDS for g in (0.0, 1e-9, 1e9, 1e38) if k != "nu-svc" or g > 1],

@@ -270,6 +270,7 @@ class TestOutOfCore:
 
 
 class TestConventions:
+    @pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # of the worse value
     def test_a_search_over_a_pipeline(self, estimator):
         X, y = clouds(n=240, k=3, spread=2.0)
         pipeline = make_pipeline(StandardScaler(), estimator)

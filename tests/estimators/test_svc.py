@@ -232,6 +232,7 @@ def test_a_budget_too_small_is_refused_with_the_numbers(moons):
         bigsvm.SVC(memory="10kB").fit(*moons)
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # bad on purpose
 @pytest.mark.parametrize("C", [1e-6, 1e6])
 @pytest.mark.parametrize("gamma", [0.0, 1e-9, 1e9])
 def test_extreme_parameters_end(moons, C, gamma):

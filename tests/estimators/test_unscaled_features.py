@@ -49,6 +49,7 @@ def test_store_of_unscaled_features(tmp_path):
     np.testing.assert_allclose(streamed.coef_, in_memory.coef_, rtol=1e-3, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # to scale them, of poly
 @pytest.mark.parametrize("make", [
     lambda: SVC(loss="squared_hinge", kernel="linear", max_iter=MOST_STEPS),
     # A quarter of the rows cannot be told apart: with little more, rounding decides on a margin.

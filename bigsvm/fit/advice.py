@@ -1,0 +1,358 @@
+"""Advice: what makes a model useless although its training converged, and what to change.
+
+No row is read for it. Labels of a sample of rows are kept during the run. Where the support vectors
+raise a suspicion, those of the sample are predicted, and a sentence is said only if that confirms
+it: the other rows are where they should be, or they would be support vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigsvm import votes
+from bigsvm.data.rows import is_sparse
+from bigsvm.data.statistics import MOST_DENSE
+from bigsvm.models.scales import scaling_hint
+from bigsvm.parameters.formulations import traits_of
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F8, I8
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.models import KernelExpansion
+    from bigsvm.parameters import TrainingParameters
+
+RANDOM, OTHERS = 128, 64
+"""Rows of the sample: any rows, and rows of other classes than the most frequent one."""
+LEAST_ROWS, LEAST_OTHERS = 50, 10
+"""Fewer rows, or rows of other classes, say too little."""
+MOST_VALUES = 1 << 21
+"""Most decision values of the sample: nothing is said of over 150 classes in pairs."""
+MOST_SENTENCES = 2
+POOR, BAD = 0.65, 0.4
+"""`Facts.skill` below which scaling the columns may help much, and below which a model is bad."""
+FLAT = 0.25
+"""Range of decision values below which C or gamma holds them back: a margin is 2 wide."""
+SMALL = 0.02
+"""Ratio of C to the standard deviation of the targets below which C holds predictions back."""
+ALONE = 0.1
+"""`Facts.alone` below which rows have no neighbours."""
+NARROW, WIDE = 0.05, 5.0
+"""Gamma times the median distance: below the first all rows look alike, above the second none."""
+RARE = 0.2
+"""Share of the other classes below which weights of the classes help more than C."""
+MANY, ALL = 0.75, 0.95
+"""Share of the rows that are support vectors, and of these that are bounded, to be suspicious."""
+
+
+class Sample(NamedTuple):
+    """Rows to look at when a run has ended.
+
+    Attributes
+    ----------
+    rows : (m,) int64
+        Ascending, with a weight.
+    truth : (m,) array or None
+        Labels or targets.
+    weights : (m,) float64
+    frequent : label or None
+        The class of most weight.
+    others : float
+        Share of the weight that is of other classes; of these there are more rows in the sample.
+    n_rows : int
+        Number of all rows with a weight.
+    """
+
+    rows: I8
+    truth: NDArray[Any] | None
+    weights: F8
+    frequent: Any
+    others: float
+    n_rows: int
+
+
+class Facts(NamedTuple):
+    """What is known of a model that may be useless; NaN or ∞ where it means nothing.
+
+    Attributes
+    ----------
+    learns : {"classes", "targets", "rows"}
+    kernel : str
+    gamma, C, tol : float
+    n_rows, n_support : int
+    bounded : float
+        Share of the coefficients that are at their bound.
+    skill : float
+        Share of the errors of the best constant prediction that the model removes; R² of targets.
+    others : float
+        As `Sample` has it.
+    one_class : bool
+        Whether one class is predicted for the whole sample.
+    spread, target_spread : float
+        Largest range of a decision function; standard deviation of the targets.
+    alone : float
+        What other rows add to the value of a support vector, relative to its own part: a median.
+    scales : str or None
+        What `scaling_hint` says.
+    distance : float
+        Median distance of two support vectors, in the form that gamma multiplies.
+    """
+
+    learns: str
+    kernel: str = "rbf"
+    gamma: float = np.nan
+    C: float = np.nan
+    tol: float = 1e-3
+    n_rows: int = 0
+    n_support: int = 1
+    bounded: float = 0.0
+    skill: float = np.nan
+    others: float = np.nan
+    one_class: bool = False
+    spread: float = np.inf
+    target_spread: float = np.nan
+    alone: float = np.inf
+    scales: str | None = None
+    distance: float = np.nan
+
+
+def sample_of(
+    source: RowSource,
+    labels: NDArray[Any] | None,
+    weights: F8 | None,
+    parameters: TrainingParameters,
+) -> Sample | None:
+    """Choose the rows to look at after the run; None if there are too few.
+
+    The arguments are those of `train_model`, checked.
+    """
+    weighted = None if weights is None else np.flatnonzero(weights)
+    n_rows = source.n_rows if weighted is None else len(weighted)
+    if n_rows < LEAST_ROWS:
+        return None
+    rows = source.sample_indices(RANDOM, seed=parameters.seed, candidates=weighted)
+    frequent, share = None, 0.0
+    if labels is not None and traits_of(parameters.formulation).learns == "classes":
+        classes, codes = np.unique(labels[rows], return_inverse=True)
+        of_rows = None if weights is None else weights[rows]
+        frequent = classes[np.bincount(codes, of_rows).argmax()]
+        is_other = labels != frequent
+        share = float(np.average(is_other, weights=weights))
+        others = np.flatnonzero(is_other if weights is None else is_other * weights)
+        others = source.sample_indices(OTHERS, seed=parameters.seed, candidates=others)
+        rows = np.union1d(rows, others)
+    return Sample(
+        rows,
+        None if labels is None else labels[rows],
+        np.ones(len(rows)) if weights is None else weights[rows],
+        frequent,
+        share,
+        n_rows,
+    )
+
+
+def advised(
+    model: KernelExpansion, sample: Sample | None, parameters: TrainingParameters
+) -> KernelExpansion:
+    """Add ``"advice"`` to the certificate of a model, a list of sentences.
+
+    A run that has not converged gets none: its stop reason says what to change.
+    """
+    certificate, said = model.certificate, list[str]()
+    ended = certificate["converged"] or StopReason(certificate["stop_reason"]).is_uncertified
+    if sample is not None and ended and model.kernel.product != "lookup":
+        scales = scaling_hint(model) if model.n_features <= MOST_DENSE else None
+        if scales is not None or _is_suspicious(model, sample):
+            said = sentences(_facts_of(model, sample, parameters, scales))
+    return replace(model, certificate={**certificate, "advice": said})
+
+
+def _is_suspicious(model: KernelExpansion, sample: Sample) -> bool:
+    """Whether it is worth while to predict the sample."""
+    if len(sample.rows) * model.n_functions > MOST_VALUES:
+        return False
+    if len(model.support) >= MANY * sample.n_rows or _share_bounded(model) >= ALL:
+        return True
+    # An error is a support vector: where one class is predicted, all rows of others are.
+    others = sample.rows[sample.truth != sample.frequent] if sample.others else sample.rows[:0]
+    return len(others) > 0 and bool(np.isin(others, model.support).all())
+
+
+def _share_bounded(model: KernelExpansion) -> float:
+    coefficients: Any = model.coefficients
+    several = is_sparse(coefficients) and model.bounds is None
+    n = coefficients.nnz if several else len(model.support)
+    return float(model.certificate["n_bounded"] / n) if n else 1.0
+
+
+def _facts_of(
+    model: KernelExpansion, sample: Sample, parameters: TrainingParameters, scales: str | None
+) -> Facts:
+    _, here, places = np.intersect1d(sample.rows, model.support, return_indices=True)
+    formulation, kernel = parameters.formulation, model.kernel.name
+    facts = Facts(
+        traits_of(formulation).learns,
+        kernel,
+        gamma=float(model.kernel.describe().get("gamma", np.nan)),
+        C=np.nan if formulation == "nu-svc" else parameters.C,
+        tol=parameters.tol,
+        n_rows=sample.n_rows,
+        n_support=len(model.support),
+        bounded=_share_bounded(model),
+        scales=scales,
+    )
+    values = np.empty(0)
+    if len(here):
+        vectors: Any = model.support_vectors[places]
+        # They are scaled already.
+        values = replace(model, scaler=None).decision_function(vectors)
+        facts = facts._replace(spread=float(np.ptp(values, axis=0).max()))
+        if kernel in ("rbf", "laplacian"):
+            alone, distance = _alone(model, places, values), _median_distance(vectors, kernel)
+            facts = facts._replace(alone=alone, distance=distance)
+    if facts.learns == "targets":
+        return facts._replace(**_of_targets(sample, here, values))
+    # Weights that somebody gives to classes may be meant to lead to one of them.
+    if facts.learns == "rows" or not len(here) or isinstance(parameters.class_weight, Mapping):
+        return facts
+    return facts._replace(**_of_classes(model, sample, here, values))
+
+
+def _of_targets(sample: Sample, here: I8, values: F8) -> dict[str, Any]:
+    """Return facts on the predictions of the rows of a sample at `here`; others fit."""
+    truth = np.asarray(sample.truth, np.float64)
+    left = np.zeros(len(truth))
+    left[here] = truth[here] - values
+    deviation = truth - np.average(truth, weights=sample.weights)
+    total = float(np.average(deviation**2, weights=sample.weights))
+    unexplained = float(np.average(left**2, weights=sample.weights))
+    skill = 1 - unexplained / total if total > 0 else 1.0
+    return {"skill": skill, "target_spread": float(np.sqrt(total))}
+
+
+def _of_classes(model: KernelExpansion, sample: Sample, here: I8, values: F8) -> dict[str, Any]:
+    """Return facts on the predictions of the rows of a sample at `here`; others are right."""
+    is_other = np.asarray(sample.truth != sample.frequent)
+    if is_other.sum() < LEAST_OTHERS:
+        return {}
+    classes, rule = np.asarray(model.classes), model.rule
+    truth = np.searchsorted(classes, np.asarray(sample.truth))
+    predicted = truth.copy()
+    predicted[here] = values > 0 if rule is None else votes.decide(values, rule, len(classes))
+    of_others, of_frequent = (
+        _least_share((predicted != truth)[rows], sample.weights[rows])
+        for rows in (is_other, ~is_other)
+    )
+    wrong = sample.others * of_others + (1 - sample.others) * of_frequent
+    return {
+        "skill": 1 - wrong / sample.others,
+        "others": sample.others,
+        "one_class": bool((predicted == predicted[0]).all()),
+    }
+
+
+def _least_share(is_wrong: NDArray[np.bool_], weights: F8) -> float:
+    """Share of the weight that is wrong, less its standard error, so as not to cry wolf."""
+    share = float(np.average(is_wrong, weights=weights))
+    return max(0.0, share - float(np.sqrt(share * (1 - share) / len(is_wrong))))
+
+
+def _alone(model: KernelExpansion, places: I8, values: F8) -> float:
+    """Return `Facts.alone`; the kernel value of a row and itself is 1."""
+    own: Any = model.coefficients[places]
+    own = own.toarray() if is_sparse(own) else own
+    others = (values - model.intercept - own)[own != 0]
+    return float(np.median(abs(others)) / np.median(abs(own[own != 0])))
+
+
+def _median_distance(rows: Any, kernel: str) -> float:
+    """Return `Facts.distance`."""
+    values = rows.astype(np.float64)
+    differences = abs(values - values[np.random.default_rng(0).permutation(rows.shape[0])])
+    if kernel == "rbf":
+        differences = differences * differences
+    return float(np.median(differences.sum(axis=1)))
+
+
+# -- what is said ------------------------------------------------------------------------------
+
+
+def sentences(facts: Facts) -> list[str]:
+    """Say what is wrong and what to change, what helps most first."""
+    looks = (_epsilon, _columns, _gamma_too_large, _held_back, _one_class)
+    return [said for look in looks if (said := look(facts)) is not None][:MOST_SENTENCES]
+
+
+def _epsilon(facts: Facts) -> str | None:
+    if facts.n_support or not facts.target_spread > 0:
+        return None
+    return (
+        "no target is farther than epsilon from one number, which is predicted everywhere: lower "
+        f"epsilon, as the standard deviation of the targets is {facts.target_spread:.2g}"
+    )
+
+
+def _columns(facts: Facts) -> str | None:
+    """With the linear kernel wide columns hide no others, once training has converged."""
+    hides = facts.kernel != "linear" and (facts.learns == "rows" or facts.skill < POOR)
+    return facts.scales if hides else None
+
+
+def _gamma_too_large(facts: Facts) -> str | None:
+    are_all = facts.n_support >= MANY * facts.n_rows
+    if not (are_all and facts.alone < ALONE and facts.gamma * facts.distance > WIDE):
+        return None
+    return (
+        f"gamma is {facts.gamma:.2g}, so large that no row is near another one and every row is "
+        f"learned by heart: lower gamma; {_usual(facts)}"
+    )
+
+
+def _usual(facts: Facts) -> str:
+    what = "sum of differences" if facts.kernel == "laplacian" else "squared distance"
+    return f"1 / the median {what} of two support vectors is {1 / facts.distance:.2g}"
+
+
+def _held_back(facts: Facts) -> str | None:
+    """Coefficients are at their bounds, or near 0, and fit nothing."""
+    C, spread = facts.C, facts.target_spread
+    is_bad = facts.skill < BAD and facts.scales is None and facts.n_support > 0
+    is_flat = facts.spread < (10 * facts.tol if facts.learns == "rows" else FLAT)
+    if facts.learns == "targets":
+        is_flat = facts.bounded >= ALL
+    if not is_flat or not (is_bad or facts.learns == "rows") or _is_rare(facts):
+        return None
+    if facts.distance > 0 and facts.gamma * facts.distance < NARROW:
+        too_small = f"gamma is {facts.gamma:.2g}, so small that all rows look alike"
+        return f"{too_small}: raise gamma; {_usual(facts)}"
+    if facts.learns == "targets" and C < SMALL * spread:
+        return (
+            f"C is {C:.2g}, small beside the targets, whose standard deviation is {spread:.2g}, "
+            "and most coefficients are at their bound: standardise the targets, or raise C to "
+            f"about {spread:.1g}"
+        )
+    if facts.learns == "classes" and C > 0 and facts.spread > 0:
+        return (
+            f"C is {C:.2g}, so small that decision values differ by {facts.spread:.2g} at most, "
+            f"far less than a margin: raise C to about {2 * C / facts.spread:.1g} or more"
+        )
+    return None
+
+
+def _is_rare(facts: Facts) -> bool:
+    return facts.one_class and facts.others < RARE
+
+
+def _one_class(facts: Facts) -> str | None:
+    is_said = facts.scales is not None or (facts.spread < FLAT and not _is_rare(facts))
+    if is_said or not (facts.one_class and facts.C > 0):
+        return None
+    weigh, C = "give the classes weights (class_weight='balanced')", "raise C"
+    first, second = (weigh, C) if _is_rare(facts) else (C, weigh)
+    return f"one class is predicted for every row of a sample, of several: {first}, or {second}"
