@@ -73,6 +73,7 @@ def test_many_columns_and_classes(multiclass):
     np.testing.assert_allclose(found, expected, atol=5e-3)
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # of "auto", far too small
 def test_gamma_counts_all_columns():
     wide, _, y = rows_and_labels(dtype=np.float64)
     values = wide.data
