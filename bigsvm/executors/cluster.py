@@ -13,9 +13,11 @@ import scipy.sparse as sp
 from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
+from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
 from bigsvm.executors.local import Partial
 from bigsvm.executors.messages import Ascending, Chosen, Job, NamedRows, Unit
 from bigsvm.executors.passes import results_of
+from bigsvm.executors.replies import Expected
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
@@ -86,6 +88,7 @@ class ClusterExecutor:
     ) -> None:
         self._name = name
         self._force, self._source, self._tiles = workforce, source, tiles
+        self._auditor = Auditor(source, tiles, lambda: workforce.n_threads)
         self._block_bytes, self.is_sparse = block_bytes, source.is_sparse
         portable = source.portable()
         self._blocks = None if portable is not None else source.remote_blocks()
@@ -151,7 +154,8 @@ class ClusterExecutor:
     ) -> Iterator[Partial]:
         """Yield the sums of rows ``start … stop - 1``; see `Executor.run`."""
         self._check_memory(weighted)
-        spans, calls, step = [], [], self._rows_per_task(weighted)
+        calls: list[Call] = []
+        spans, sizes, step = [], [], self._rows_per_task(weighted)
         exact = bool(self._tiles.dtype == np.float64)
         units = list(self._units(start, stop))
         for number, unit in enumerate(units):
@@ -171,15 +175,28 @@ class ClusterExecutor:
                 seconds = self._seconds_of(high - low - len(inside), weighted, exact=exact)
                 calls.append(
                     Call(
-                        tasks.add_up, unit, (chosen, first, exact), sent, seconds=seconds,
+                        tasks.add_up, unit, (chosen, first, exact),
+                        _sums(high - low - len(inside), weighted), sent, seconds=seconds,
                         may_move=seconds > self._seconds_to_read(unit),
                     )
                 )  # fmt: skip
-                spans.append((low, high, chosen if len(inside) else None))
+                spans.append((low, high, chosen))
+                sizes.append(high - low - len(inside))
         wall = time.monotonic()
-        results = self._run(calls, weighted, self._name, look)
+
+        def probes(number: int) -> I8:
+            low, high, chosen = spans[number]
+            inside = _between(self._auditor.probes, low, high)
+            return np.flatnonzero(np.isin(chosen.kept(), inside)) if len(inside) else inside
+
+        audit = SumsAudit(
+            self._auditor, weighted, sizes,
+            lambda number: spans[number][2].kept(), exact=exact,
+            initial_of=lambda number: calls[number].arguments[1], preferred=probes,
+        )  # fmt: skip
+        results = self._run(calls, weighted, self._name, look, audit)
         for (low, high, some), done in zip(spans, results, strict=True):
-            kept = None if some is None else some.kept() - low
+            kept = None if some.skipped is None else some.kept() - low
             spent = time.monotonic() - wall
             self._force.traffic.rows_swept += high - low
             self._force.traffic.bytes_swept += done.values.nbytes
@@ -225,24 +242,33 @@ class ClusterExecutor:
             them.
         """
         self._check_memory(weighted)
-        step, calls = self._rows_per_task(weighted), []
+        asked: list[I8] = []
+        calls: list[Call] = []
+        step = self._rows_per_task(weighted)
         if among is not None:
             self._name_rows(among)
         for unit, numbers in self._by_unit(rows):
             if among is not None and len(numbers) <= step:
-                call = self._call_among(unit, numbers, among, exact=exact)
+                call = self._call_among(unit, numbers, among, weighted, exact=exact)
                 seconds = self._seconds_of(len(numbers), weighted, exact=exact)
                 calls.append(call._replace(seconds=seconds))
+                asked.append(numbers)
                 continue
             for low in range(0, len(numbers), step):
                 some = numbers[low : low + step]
                 chosen = _chosen(some)
                 seconds = self._seconds_of(len(some), weighted, exact=exact)
-                given = (chosen, None, exact)
-                calls.append(Call(tasks.add_up, unit, given, chosen.nbytes, seconds=seconds))
+                given, expected = (chosen, None, exact), _sums(len(some), weighted)
+                calls.append(
+                    Call(tasks.add_up, unit, given, expected, chosen.nbytes, seconds=seconds)
+                )
+                asked.append(some)
         sums, first = np.empty((len(rows), *weighted.sums_shape)), 0
         name = "bigsvm-certificate" if exact else "bigsvm-active"
-        for done in self._run(calls, weighted, name, look):
+        audit = SumsAudit(
+            self._auditor, weighted, [len(some) for some in asked], asked.__getitem__, exact=exact
+        )
+        for done in self._run(calls, weighted, name, look, audit):
             sums[first : first + len(done.values)] = done.values
             first += len(done.values)
             self._tiles.n_evaluations += done.evaluations
@@ -254,7 +280,9 @@ class ClusterExecutor:
             self._among, self._told = among, set()
             self._among_name = f"{self._sent.name}-{next(self._numbers)}"
 
-    def _call_among(self, unit: Unit, numbers: I8, among: I8, *, exact: bool) -> Call:
+    def _call_among(
+        self, unit: Unit, numbers: I8, among: I8, weighted: WeightedRows, *, exact: bool
+    ) -> Call:
         """Ask for products of some of the rows that have a name."""
         of_unit = _between(among, unit.start, unit.stop)
         skipped = np.flatnonzero(np.isin(of_unit, numbers, assume_unique=True, invert=True))
@@ -268,22 +296,33 @@ class ClusterExecutor:
         first = full if unit.start not in self._told else short
         self._told.add(unit.start)
         return Call(
-            tasks.add_up, unit, (first, None, exact), first.nbytes,
+            tasks.add_up, unit, (first, None, exact), _sums(len(numbers), weighted), first.nbytes,
             ((full, None, exact), full.nbytes),
         )  # fmt: skip
 
-    def halves(self, weighted: WeightedRows, *, look: Callable[[], None]) -> F8:
-        """``K(weighted, weighted) @ weights`` in float64, with the bits of `multiply_half`."""
+    def halves(self, rows: I8, weighted: WeightedRows, *, look: Callable[[], None]) -> F8:
+        """``K(weighted, weighted) @ weights`` in float64, with the bits of `multiply_half`.
+
+        `rows` (p,) are the numbers of the weighted rows.
+        """
         self._check_memory(weighted)
         width = EVALUATIONS_PER_TASK // max(4 * weighted.n, 1)
         step = max(PARTNERS_PER_TILE, in_whole_tiles(max(width, PARTNERS_PER_TILE)))
-        calls = [
-            Call(tasks.add_up_halves, None, (low, min(low + step, stop)), 16)
+        spans = [
+            (low, min(low + step, stop))
             for start, stop in weighted.spans()
             for low in range(start, stop, step)
         ]
+        calls = [
+            Call(tasks.add_up_halves, None, span, _sums(span[1] - span[0], weighted), 16)
+            for span in spans
+        ]
+        audit = SumsAudit(
+            self._auditor, weighted, [stop - start for start, stop in spans],
+            lambda number: np.arange(*spans[number]), exact=True, among=rows,
+        )  # fmt: skip
         sums, first = np.empty((weighted.n, *weighted.sums_shape)), 0
-        for done in self._run(calls, weighted, "bigsvm-certificate", look):
+        for done in self._run(calls, weighted, "bigsvm-certificate", look, audit):
             sums[first : first + len(done.values)] = done.values
             first += len(done.values)
             self._tiles.n_evaluations += done.evaluations
@@ -292,24 +331,32 @@ class ClusterExecutor:
     def take(self, indices: I8, *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices` (any order), in that order; workers read them."""
         order = np.argsort(indices, kind="stable")
-        most = max(1, int(SENT_UNIT_BYTES / max(self._source.bytes_per_row, 1.0)))
+        source, first = self._source, 0
+        most = max(1, int(SENT_UNIT_BYTES / max(source.bytes_per_row, 1.0)))
+        asked: list[I8] = []
         calls = []
         for unit, numbers in self._by_unit(indices[order]):
             for low in range(0, len(numbers), most):
                 some = numbers[low : low + most]
                 chosen = _chosen(some)
-                seconds = len(some) * self._source.bytes_per_row / BANDWIDTH
-                calls.append(Call(tasks.take_rows, unit, (chosen,), chosen.nbytes, seconds=seconds))
-        source, first = self._source, 0
+                seconds = len(some) * source.bytes_per_row / BANDWIDTH
+                expected = Expected((len(some), source.n_columns), source.dtype, source.is_sparse)
+                calls.append(
+                    Call(
+                        tasks.take_rows, unit, (chosen,), expected, chosen.nbytes, seconds=seconds
+                    )
+                )  # fmt: skip
+                asked.append(some)
+        audit = RowsAudit(self._auditor, asked)
         if source.is_sparse:
-            results = [done.values for done in self._run(calls, None, "bigsvm-take", look)]
+            results = [done.values for done in self._run(calls, None, "bigsvm-take", look, audit)]
             back = np.empty(len(order), np.int64)
             back[order] = np.arange(len(order))
             return sp.csr_array(
                 stack_rows(results, source.n_columns, source.dtype, sparse=True)[back]
             )
         rows = np.empty((len(indices), source.n_columns), source.dtype)
-        for done in self._run(calls, None, "bigsvm-take", look):
+        for done in self._run(calls, None, "bigsvm-take", look, audit):
             rows[order[first : first + len(done.values)]] = done.values
             first += len(done.values)
         return rows
@@ -322,14 +369,20 @@ class ClusterExecutor:
         weighted: WeightedRows | None,
         name: str,
         look: Callable[[], None],
+        audit: SumsAudit | RowsAudit,
     ) -> Iterator[Any]:
         n_functions = 1 if weighted is None else max(weighted.n_functions, 1)
         each = 8 * n_functions * min(self.unit_rows, SUMS_PER_TASK // n_functions + 1)
         ahead = max(self._block_bytes // each, 2 * self.threads)
-        return results_of(
-            self._force, self._sent, calls, None if weighted is None else weighted.sent,
-            name=name, ahead=ahead, look=look, fill=self._fill,
-        )  # fmt: skip
+        shared = audit.sent if isinstance(audit, SumsAudit) else None
+        try:
+            yield from results_of(
+                self._force, self._sent, calls, shared, name=name, ahead=ahead, look=look,
+                fill=self._fill, verify=audit.verify,
+            )  # fmt: skip
+            audit.finish()
+        finally:
+            self._force.traffic.evaluations_checked += audit.n_evaluations
 
     def _with_rows(self, unit: Unit) -> tuple[Unit, int]:
         """Return a unit with its rows, or with Dask's future of them; and the bytes to send."""
@@ -363,6 +416,11 @@ class ClusterExecutor:
                 f"{weighted.n} rows that have moved take {needed:.0f} bytes on each worker, where "
                 f"a run may take {self._force.memory}; give workers more memory, or lower memory"
             )
+
+
+def _sums(n_rows: int, weighted: WeightedRows) -> Expected:
+    """Return what is expected of a task that adds up products for some rows."""
+    return Expected((n_rows, *weighted.sums_shape), may_overflow=True)
 
 
 def _between(numbers: I8, start: int, stop: int) -> I8:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bigsvm.data.row_source import RowSource
+    from bigsvm.executors.replies import Expected
     from bigsvm.executors.workforce import Workforce
 
 SPANS_AHEAD = 4
@@ -27,6 +28,7 @@ def fold(
     function: Callable[..., Any],
     arguments: Callable[[int, int], tuple[Any, ...]],
     *,
+    expected: Expected,
     look: Callable[[], None],
 ) -> Iterator[Any]:
     """Yield a function of the rows of each span, in their order: a sum of them has the same bits.
@@ -42,6 +44,8 @@ def fold(
         Of a module: given the rows of a span and what follows, returns an array.
     arguments : callable
         Given a span, returns what follows, a tuple of arrays.
+    expected : Expected
+        What the function returns.
     look : callable
         Called several times a second; may raise.
     """
@@ -52,7 +56,8 @@ def fold(
     for start, stop in spans:
         given = arguments(start, stop)
         nbytes = sum(array.nbytes for array in given)
-        calls.append(Call(tasks.apply_to_rows, Unit(start, stop), (function, *given), nbytes))
+        unit = Unit(start, stop)
+        calls.append(Call(tasks.apply_to_rows, unit, (function, *given), expected, nbytes))
     ahead = SPANS_AHEAD * workforce.n_threads
     for done in results_of(
         workforce, sent, calls, name="bigsvm-statistics", ahead=ahead, look=look

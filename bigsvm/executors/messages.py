@@ -160,7 +160,8 @@ class NotKept(NamedTuple):
 class Done(NamedTuple):
     """What a task returns, and what it has cost.
 
-    `values` are an array, CSR rows, or a list of results that count their bytes.
+    `values` are an array, CSR rows, or a list of results that count their bytes. `digest` is that
+    of `replies.digest_of`, computed on the worker.
     """
 
     values: Any
@@ -168,6 +169,7 @@ class Done(NamedTuple):
     bytes_read: int
     seconds: float
     cpu_seconds: float
+    digest: str = ""
 
     @property
     def nbytes(self) -> int:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from bigsvm.errors import BigsvmError, ClusterError
-from bigsvm.executors import tasks
+from bigsvm.executors import replies, tasks
 from bigsvm.executors.messages import NotKept
 from bigsvm.executors.queues import Queues
+from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.workforce import ResultLostError
 
 if TYPE_CHECKING:
@@ -56,6 +57,21 @@ class Sent(Protocol):
         """Bytes of its arrays; some megabytes at most."""
 
 
+class Verify(Protocol):
+    """Computes a part of a result again, or not."""
+
+    def __call__(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
+        """Return whether it was computed again: the values of a call, from a worker.
+
+        `exactly` says whether it has to have the same bits.
+
+        Raises
+        ------
+        ReplyError
+            It is wrong.
+        """
+
+
 def results_of(
     workforce: Workforce,
     sent: SentJob,
@@ -66,6 +82,7 @@ def results_of(
     ahead: int,
     look: Callable[[], None],
     fill: Callable[[Unit], tuple[Unit, int]] | None = None,
+    verify: Verify | None = None,
 ) -> Iterator[Done]:
     """Yield the results of some calls, in their order.
 
@@ -86,8 +103,12 @@ def results_of(
     fill : callable, optional
         Returns a unit with its rows, and the bytes of these that are sent from here; for jobs
         without a source.
+    verify : Verify, optional
+        Computes some of the results again.
     """
-    under_way = Pass(workforce, sent, calls, shared, name=name, ahead=ahead, fill=fill)
+    under_way = Pass(
+        workforce, sent, calls, shared, name=name, ahead=ahead, fill=fill, verify=verify
+    )  # fmt: skip
     try:
         for number in range(len(calls)):
             under_way.top_up(number)
@@ -107,6 +128,7 @@ def results_as_done(
     *,
     name: str,
     look: Callable[[], None],
+    verify: Verify | None = None,
 ) -> Iterator[tuple[int, Done]]:
     """Yield the number of each call and its result as soon as there is one.
 
@@ -114,7 +136,7 @@ def results_as_done(
     long its tasks take. The parameters are those of `results_of`.
     """
     under_way = Pass(
-        workforce, sent, calls, shared, name=name, ahead=len(calls), are_long=True
+        workforce, sent, calls, shared, name=name, ahead=len(calls), are_long=True, verify=verify
     )  # fmt: skip
     left = len(calls)
     try:
@@ -198,7 +220,9 @@ class Pass:
         ahead: int,
         fill: Callable[[Unit], tuple[Unit, int]] | None = None,
         are_long: bool = False,
+        verify: Verify | None = None,
     ) -> None:
+        self._verify = verify
         self._workforce, self._sent, self._calls = workforce, sent, calls
         self._to_share, self._name, self._ahead = shared, name, max(ahead, 1)
         self._fill, self._are_long = fill, are_long
@@ -309,18 +333,35 @@ class Pass:
             for number in flight.numbers:
                 self._fail(number, worker, error)
             return
-        for number, done in zip(flight.numbers, reply.result(), strict=True):
-            if number not in self._arrived:  # else another worker was faster
-                self._take(number, worker, done)
+        try:
+            answers = replies.answers_in(reply.result(), len(flight.numbers))
+            for number, done in zip(flight.numbers, answers, strict=True):
+                if number not in self._arrived:  # else another worker was faster
+                    self._take(number, worker, done)
+        except ReplyError as error:
+            self._workforce.refuse(worker, str(error))
+            for number in flight.numbers:
+                self._put_back(number)
+            return
         # Release tasks that a worker was late with: they end where they look for that.
         self._drop([other for other in self._flights if self._arrived.issuperset(other.numbers)])
 
-    def _take(self, number: int, worker: Worker, done: Done | NotKept) -> None:
-        """Keep a result until its turn comes, or ask again with all that was not kept."""
+    def _take(self, number: int, worker: Worker, answer: Any) -> None:
+        """Keep a result until its turn comes, or ask again with all that was not kept.
+
+        Raises
+        ------
+        ReplyError
+            It is none, or wrong.
+        """
+        done = replies.checked(answer, self._calls[number].expected)
         if isinstance(done, NotKept):
             self._in_full.add(number)
             self._queues.repeat(number, worker)
             return
+        if self._verify is not None:
+            sound = self._verify(number, worker.address, done.values, exactly=worker.has_same_bits)
+            worker.n_unchecked = 0 if sound else worker.n_unchecked + 1
         self._arrived.add(number)
         self.results[number] = done
         self._queues.withdraw(number)

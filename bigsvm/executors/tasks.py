@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.rows import RowsAt
+from bigsvm.executors import replies
 from bigsvm.executors.messages import Done, NotKept, Opened, SentPiece
 from bigsvm.executors.worker_state import LEAST_KEPT_BYTES, PROCESS, Cost, NotKeptError
 from bigsvm.gram import KernelTiles, Partners
@@ -114,7 +115,8 @@ def each(
 ) -> list[Done | NotKept]:
     """Do some calls of a task, which share the job and what every worker was sent."""
     before = [sent] if shared is None else [sent, shared]
-    return [function(*before, *given) for given in calls]
+    answers = (function(*before, *given) for given in calls)
+    return [done if isinstance(done, NotKept) else replies.sign(done) for done in answers]
 
 
 def may_lack(task: Callable[..., Done]) -> Callable[..., Done | NotKept]:
@@ -187,24 +189,43 @@ def add_up_halves(sent: SentJob, pieces: list[SentPiece], start: int, stop: int)
     cost = Cost(job, exact=True)
     tiles = job.tiles(exact=True)
     (own,) = _parts(pieces, start, stop)
-    along, down = np.zeros_like(own.weights), np.zeros_like(own.weights)
-    partners = Partners(tiles.values, own.rows, for_sparse_rows=job.is_sparse)
-    # Blocks on the diagonal are whole: they begin before these rows where pieces are narrow.
-    first = start // PARTNERS_PER_TILE * PARTNERS_PER_TILE
-    last = -(-stop // PARTNERS_PER_TILE) * PARTNERS_PER_TILE
-    for piece in _parts(pieces, 0, last):
-        tiles.multiply_half(
-            piece.rows, partners, (piece.weights, own.weights),
-            np.zeros_like(piece.weights), down, corner=(piece.start, start),
-        )  # fmt: skip
-    for piece in _parts(pieces, first, pieces[-1].start + pieces[-1].rows.shape[0]):
-        others = Partners(tiles.values, piece.rows, for_sparse_rows=job.is_sparse)
-        tiles.multiply_half(
-            own.rows, others, (own.weights, piece.weights),
-            along, np.zeros_like(piece.weights), corner=(start, piece.start),
-        )  # fmt: skip
-    along += down
-    return cost.done(along)
+    halves = Halves(tiles, own, is_sparse=job.is_sparse)
+    for piece in pieces:
+        halves.add(piece)
+    return cost.done(halves.sums)
+
+
+class Halves:
+    """Adds up ``K(own, all) @ weights`` by halves, piece by piece; see `add_up_halves`."""
+
+    def __init__(self, tiles: KernelTiles, own: SentPiece, *, is_sparse: bool) -> None:
+        self._tiles, self._own, self._is_sparse = tiles, own, is_sparse
+        self._along, self._down = np.zeros_like(own.weights), np.zeros_like(own.weights)
+        self._partners = Partners(tiles.values, own.rows, for_sparse_rows=is_sparse)
+        # Blocks on the diagonal are whole: they begin before these rows where pieces are narrow.
+        self._first = own.start // PARTNERS_PER_TILE * PARTNERS_PER_TILE
+        stop = own.start + own.rows.shape[0]
+        self._last = -(-stop // PARTNERS_PER_TILE) * PARTNERS_PER_TILE
+
+    def add(self, piece: SentPiece) -> None:
+        """Add the products with a piece; they come in their order."""
+        own, tiles, stop = self._own, self._tiles, piece.start + piece.rows.shape[0]
+        for part in _parts([piece], 0, self._last):
+            tiles.multiply_half(
+                part.rows, self._partners, (part.weights, own.weights),
+                np.zeros_like(part.weights), self._down, corner=(part.start, own.start),
+            )  # fmt: skip
+        for part in _parts([piece], self._first, stop):
+            others = Partners(tiles.values, part.rows, for_sparse_rows=self._is_sparse)
+            tiles.multiply_half(
+                own.rows, others, (own.weights, part.weights),
+                self._along, np.zeros_like(part.weights), corner=(own.start, part.start),
+            )  # fmt: skip
+
+    @property
+    def sums(self) -> F8:
+        """The sums of all pieces."""
+        return self._along + self._down
 
 
 def _parts(pieces: list[SentPiece], start: int, stop: int) -> Iterator[SentPiece]:

@@ -41,12 +41,13 @@ class WeightedRows:
         Number of rows, p.
     n_functions : int
         k; 1 if weights are (p,).
+    weights : (p,) or (p, k)
     """
 
     def __init__(self, weights: Weights, gather: Callable[[I8], RowsAt], *, at_once: int) -> None:
         self.n = int(weights.shape[0])
         self.n_functions = 1 if weights.ndim == 1 else int(weights.shape[1])
-        self._weights, self._gather = weights, gather
+        self.weights, self._gather = weights, gather
         self._at_once = max(self.n, 1) if at_once >= self.n else in_whole_tiles(at_once)
 
     @classmethod
@@ -63,7 +64,7 @@ class WeightedRows:
     @property
     def sums_shape(self) -> tuple[int, ...]:
         """Shape of the sums of one row."""
-        return tuple(self._weights.shape[1:])
+        return tuple(self.weights.shape[1:])
 
     def spans(self) -> list[tuple[int, int]]:
         """Return where each piece begins and ends."""
@@ -73,7 +74,7 @@ class WeightedRows:
         """Gather one piece after the other."""
         for low in range(0, max(self.n, 1), self._at_once):
             places = np.arange(low, min(low + self._at_once, self.n))
-            yield Piece(self._gather(places), self._weights[low : low + self._at_once])
+            yield Piece(self._gather(places), self.weights[low : low + self._at_once])
 
     def sent(self, name: str) -> Iterator[SentPiece]:
         """Pieces as they are sent to workers, under names that begin with `name`."""

@@ -14,11 +14,12 @@ import pickle
 import queue
 import time
 import uuid
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.errors import BigsvmError, ClusterError
-from bigsvm.executors import tasks
+from bigsvm.executors import replies, tasks
 from bigsvm.executors.messages import SentJob
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from bigsvm.executors.messages import Done, Job, NotKept, Opened, Unit
+    from bigsvm.executors.replies import Expected, Listed
 
 UnitKey = tuple[str, int, int]
 POLL_SECONDS = 0.25
@@ -53,6 +55,8 @@ class Call(NamedTuple):
         The rows it needs, by which it is placed.
     arguments : tuple
         What follows the job, the pieces and the unit.
+    expected : Expected or Listed
+        What it has to return.
     nbytes : int
         Bytes of the arguments.
     in_full : tuple, optional
@@ -66,6 +70,7 @@ class Call(NamedTuple):
     function: Callable[..., Done | NotKept]
     unit: Unit | None
     arguments: tuple[Any, ...]
+    expected: Expected | Listed
     nbytes: int = 0
     in_full: tuple[tuple[Any, ...], int] | None = None
     seconds: float = math.inf
@@ -92,6 +97,8 @@ class Traffic:
         Bytes of rows that workers have read.
     evaluations : int
         Kernel values that workers have computed.
+    evaluations_checked : int
+        Those that this process has computed again to check them.
     busy_seconds : float
         Time of all tasks.
     """
@@ -106,6 +113,7 @@ class Traffic:
     bytes_moved: int = 0
     bytes_read: int = 0
     evaluations: int = 0
+    evaluations_checked: int = 0
     busy_seconds: float = 0.0
 
 
@@ -127,6 +135,10 @@ class Worker:
         When that was learned here.
     is_slow : bool
         Whether it was late: others do its tasks until it answers.
+    has_same_bits : bool
+        Whether its versions and its processor are those of this process.
+    n_unchecked : int
+        Its results that were used since some of them were last computed again here.
     """
 
     address: str
@@ -137,6 +149,8 @@ class Worker:
     last_seen: float = 0.0
     alive: float = field(default_factory=time.monotonic)
     is_slow: bool = False
+    has_same_bits: bool = True
+    n_unchecked: int = 0
 
 
 class Workforce:
@@ -165,6 +179,7 @@ class Workforce:
         self.traffic = Traffic()
         self.workers: dict[str, Worker] = {}
         self.owners: dict[UnitKey, str] = {}
+        self._refused: set[tuple[str, str]] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._asked = 0.0
         self._asking: Future[Any] | None = None
@@ -289,8 +304,10 @@ class Workforce:
             if told.get(worker.address, {}).get("local_directory") != worker.folder:
                 self._lose(self.workers.pop(worker.address))
         for address, information in told.items():
+            threads, folder = int(information["nthreads"]), information["local_directory"]
+            if (address, folder) in self._refused:
+                continue
             if address not in self.workers:
-                threads, folder = int(information["nthreads"]), information["local_directory"]
                 worker = self.workers[address] = Worker(address, threads, folder)
                 self._open(worker)
             worker = self.workers[address]
@@ -315,6 +332,9 @@ class Workforce:
                     "version there, as with: pip install 'bigsvm[cluster]'"
                 )
                 return
+            if fault := replies.fault_of_opened(reply.result(), tasks.versions()):
+                self.refuse(worker, fault)
+                return
             worker.opened, worker.heard = reply.result(), time.monotonic()
             self._check_versions(worker)
             self.traffic.n_workers = max(self.traffic.n_workers, len(self.ready()))
@@ -334,13 +354,37 @@ class Workforce:
                 f"{ours['bigsvm']}; install the same version on both"
             )
         others = [name for name in ours if name != "bigsvm" and theirs[name] != ours[name]]
+        worker.has_same_bits = not others
         if others:
-            import warnings
-
             told = ", ".join(f"{name} {theirs[name]} (here {ours[name]})" for name in others)
             warnings.warn(
                 f"worker {worker.address} has {told}; results are right, but their last bits may "
                 "depend on which worker computes them",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def refuse(self, worker: Worker, fault: str) -> None:
+        """Use a worker no more whose reply was wrong, and nothing that it does.
+
+        If it was the last one, or if what it has done before may be wrong too, the run ends.
+        """
+        if self.workers.get(worker.address) is not worker:
+            return
+        del self.workers[worker.address]
+        self._refused.add((worker.address, worker.folder))
+        self._lose(worker)
+        told = f"worker {worker.address} {fault}"
+        remedy = "take it out of the cluster, and resume the run from its checkpoint"
+        if worker.n_unchecked:
+            self._error = ClusterError(
+                f"{told}, and earlier results of it were used that may be wrong too; {remedy}"
+            )
+        elif not self.workers:
+            self._error = ClusterError(f"{told}, and there is no other worker; {remedy}")
+        else:
+            warnings.warn(
+                f"{told}; other workers do its work, and what it sent is not used",
                 UserWarning,
                 stacklevel=2,
             )

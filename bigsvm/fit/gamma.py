@@ -10,6 +10,7 @@ import numpy as np
 from bigsvm.data.statistics import far_columns
 from bigsvm.executors.clients import workers_of
 from bigsvm.executors.folding import fold
+from bigsvm.executors.replies import Expected
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.events import Hooks
@@ -182,7 +183,9 @@ def _moments(
             return
         of_blocks = fold(
             workforce, portable, source.spans(block_bytes), _array_of_moments,
-            lambda start, stop: (weights[start:stop],), look=look,
+            lambda start, stop: (weights[start:stop],),
+            # Deviations of large values overflow.
+            expected=Expected((None, 1 + 2 * source.n_columns), may_overflow=True), look=look,
         )  # fmt: skip
         for added, *of_columns in itertools.chain.from_iterable(of_blocks):
             part_mean, part_deviations = np.split(np.asarray(of_columns), 2)

@@ -127,10 +127,10 @@ class OneVsOneReduction:
                     )
                 )  # fmt: skip
                 projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)
+            check = LogCheck(problem, rows, trainer, plan)
             log = PairLog(
-                checkpoint, problem.n_pairs, source, most_bytes=budget.coefficients,
-                check=LogCheck(problem, rows, trainer, plan),
-            )  # fmt: skip
+                checkpoint, problem.n_pairs, source, most_bytes=budget.coefficients, check=check
+            )
             hooks.listener(
                 events.Planned(source.n_rows, source.n_features, plan.working_set, projected, 0)
             )
@@ -144,7 +144,7 @@ class OneVsOneReduction:
                 limits=limits_of(parameters, hooks),
                 listener=hooks.listener,
                 small=small,
-                workers=PairWorkers.of(trainer, rows, problem, budget, parameters, small),
+                workers=PairWorkers.of(trainer, rows, problem, budget, parameters, small, check),
             ).run()
 
     def functions(self, result: OneVsOne) -> ModelFunctions:

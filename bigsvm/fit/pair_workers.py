@@ -8,27 +8,34 @@ here, and workers do their passes.
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.budget import parse_bytes
+from bigsvm.executors.audit import SHARE, Audit
 from bigsvm.executors.messages import Ascending, Job
 from bigsvm.executors.passes import results_as_done
+from bigsvm.executors.replies import Listed, ReplyError
 from bigsvm.executors.workforce import Call
 from bigsvm.fit.pair_problems import HELD_SHARE
 from bigsvm.fit.pair_tasks import PairGroup, SentProblems, SentRows, SmallClasses, train_pairs
+from bigsvm.one_vs_one.entries import read_entry
+from bigsvm.one_vs_one.log import Solved, parts_of
+from bigsvm.votes import pair_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F8, I8, Mask
     from bigsvm.executors.workforce import Workforce
+    from bigsvm.fit.log_check import LogCheck
     from bigsvm.fit.pair_problems import Budget, ClassPairs
     from bigsvm.fit.trainer import Trainer
     from bigsvm.one_vs_one.class_rows import Batch, ClassRows
-    from bigsvm.one_vs_one.log import Solved
+    from bigsvm.one_vs_one.entries import LogEntry
     from bigsvm.one_vs_one.small import SmallPairs
     from bigsvm.parameters import TrainingParameters
 
@@ -59,6 +66,8 @@ class PairWorkers:
     parameters : TrainingParameters
     small : SmallPairs or None
         Says which pairs are solved together; workers do that, too.
+    check : LogCheck
+        Checks results.
     """
 
     def __init__(
@@ -70,7 +79,9 @@ class PairWorkers:
         budget: Budget,
         parameters: TrainingParameters,
         small: SmallPairs | None,
+        check: LogCheck,
     ) -> None:
+        self._check = check
         self._force, self._job, self._rows = workforce, workforce.open_job(job), rows
         self._sends_rows = job.source is None
         self._problem, self._budget, self._small = problem, budget, small
@@ -87,13 +98,14 @@ class PairWorkers:
         budget: Budget,
         parameters: TrainingParameters,
         small: SmallPairs | None,
+        check: LogCheck,
     ) -> PairWorkers | None:
         """Make it, where there is a cluster that can train whole pairs of this problem."""
         keeps_rows_on_disk = parameters.working_set == "all" and parameters.disk_cache_bytes() > 0
         if trainer.workforce is None or parameters.takes_kernel_matrix or keeps_rows_on_disk:
             return None
         job = trainer.job(rows.source)
-        return cls(trainer.workforce, job, rows, problem, budget, parameters, small)
+        return cls(trainer.workforce, job, rows, problem, budget, parameters, small, check)
 
     def batches(self, look: Callable[[], None]) -> Iterator[Batch]:
         """Divide pairs into batches of classes whose rows a worker can hold together."""
@@ -111,16 +123,32 @@ class PairWorkers:
         groups = self._groups(pairs)
         if not groups:
             return
+        first, second = pairs.T
+        all_numbers = pair_number(first, second, len(self._problem.classes))
+        numbers = [all_numbers[places] for places, _ in groups]
         calls = [
-            Call(train_pairs, None, (self._group(pairs[places], are_small=are_small),), 0)
-            for places, are_small in groups
-        ]
+            Call(
+                train_pairs, None, (self._group(pairs[places], are_small=are_small),),
+                Listed(len(places), functools.partial(self._fault, of_group)),
+            )
+            for (places, are_small), of_group in zip(groups, numbers, strict=True)
+        ]  # fmt: skip
         shared = functools.partial(self._pieces, held)
         results = results_as_done(
-            self._force, self._job, calls, shared, name="bigsvm-pairs", look=look
-        )
+            self._force, self._job, calls, shared, name="bigsvm-pairs", look=look,
+            verify=PairsAudit(self._check, numbers, all_tasks=self._sends_rows).verify,
+        )  # fmt: skip
         for number, done in results:
             yield from zip(groups[number][0].tolist(), done.values, strict=True)
+
+    def _fault(self, numbers: I8, place: int, solved: Any) -> str:
+        """Return what is wrong with a result by itself."""
+        try:
+            assert type(solved) is Solved
+            entry_of(int(numbers[place]), solved, self._rows.source.n_rows)
+        except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+            return f"returned a wrong result of a pair ({error or type(solved).__name__})"
+        return ""
 
     # -- which pairs, in which tasks -------------------------------------------------------------
 
@@ -196,6 +224,40 @@ class PairWorkers:
                 None if weights is None else weights[some],
                 source.take(some) if self._sends_rows else None,
             )
+
+
+class PairsAudit(Audit):
+    """Computes outputs of some results again; see `LogCheck`.
+
+    Parameters
+    ----------
+    check : LogCheck
+    numbers : list of (m,) int64
+        Pairs of each task.
+    all_tasks : bool
+        Whether a pair of every task is checked, or only of each worker's first.
+    """
+
+    def __init__(self, check: LogCheck, numbers: list[I8], *, all_tasks: bool) -> None:
+        most = len(numbers) if all_tasks else int(SHARE * len(numbers))
+        super().__init__([len(some) for some in numbers], most)
+        self._check, self._numbers = check, numbers
+
+    def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
+        """Check a pair of a reply; see `Verify`."""
+        place = self.place(number, worker)
+        if place is None:
+            return False
+        entry = entry_of(int(self._numbers[number][place]), values[place], sys.maxsize)
+        if fault := self._check.fault_of(entry, samples=True):
+            raise ReplyError(f"returned a wrong result of a pair: {fault}")
+        return True
+
+
+def entry_of(number: int, solved: Solved, n_rows: int) -> LogEntry:
+    """Return a result as an entry of the log; ValueError says why it cannot be one."""
+    record, rows, values = parts_of(number, solved)
+    return read_entry(record.tobytes() + rows + values, n_pairs=number + 1, n_rows=n_rows)
 
 
 def _grouped(places: I8, seconds: F8, n_rows: I8) -> Iterator[I8]:

@@ -185,15 +185,19 @@ class Trainer:
         return self._tiles.with_threads(1).exact()
 
     def exact_outputs(
-        self, source: RowSource, beta: NDArray[np.float64], plan: TrainingPlan
+        self,
+        source: RowSource,
+        beta: NDArray[np.float64],
+        plan: TrainingPlan,
+        rows: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float64]:
-        """``K @ beta`` of all rows of a source, (n,) float64, from float64 kernel values."""
+        """``K @ beta`` at all rows of a source, or at ascending `rows`, in float64."""
         with self._tiles.exact() as tiles:
             exact = Exact(
                 source, tiles, WorkingRows(source).gather,
                 rows_at_once=plan.exact_rows, look=lambda: None,
             )  # fmt: skip
-            return exact.outputs(np.arange(source.n_rows), beta)
+            return exact.outputs(np.arange(source.n_rows) if rows is None else rows, beta)
 
     def decompose(
         self,

@@ -89,6 +89,23 @@ class Solved(NamedTuple):
         return self.rows.nbytes + self.coefficients.nbytes
 
 
+def parts_of(number: int, solved: Solved) -> tuple[Any, bytes, bytes]:
+    """Return what the entry of a pair is made of: record, rows and coefficients."""
+    certificate, record = solved.certificate, np.zeros(1, RECORD)
+    record["pair"], record["reason"] = number, REASONS.index(certificate.stop_reason)
+    for name in COUNTS:
+        record[name] = getattr(certificate, name)
+    for name in VALUES:
+        value = getattr(certificate, name)
+        record[name] = np.nan if value is None else value
+    for name in PHASES:
+        record[name] = certificate.seconds_by_phase[name]
+    record["n_support"] = len(solved.rows)
+    record["intercept"], record["rho"] = solved.intercept, solved.rho
+    rows, values = solved.rows.astype("<i8"), solved.coefficients.astype("<f8")
+    return record[0], rows.tobytes(), values.tobytes()
+
+
 class EntryCheck(Protocol):
     """Checks entries of the log against their problems.
 
@@ -329,21 +346,9 @@ class PairLog:
 
     def _take_in(self, number: int, solved: Solved) -> bytes:
         """Keep a result in memory; return its bytes for the file."""
-        certificate = solved.certificate
-        record = self.records[number : number + 1]
-        record["reason"] = REASONS.index(certificate.stop_reason)
-        for name in COUNTS:
-            record[name] = getattr(certificate, name)
-        for name in VALUES:
-            value = getattr(certificate, name)
-            record[name] = np.nan if value is None else value
-        for name in PHASES:
-            record[name] = certificate.seconds_by_phase[name]
-        record["n_support"] = len(solved.rows)
-        record["intercept"], record["rho"] = solved.intercept, solved.rho
-        rows, values = solved.rows.astype("<i8"), solved.coefficients.astype("<f8")
-        self._keep(number, rows.tobytes(), values.tobytes())
-        return bytes(record.tobytes() + rows.tobytes() + values.tobytes())
+        self.records[number], rows, values = parts_of(number, solved)
+        self._keep(number, rows, values)
+        return bytes(self.records[number].tobytes() + rows + values)
 
     def _keep(self, number: int, rows: bytes, values: bytes) -> None:
         self._order.append(number)

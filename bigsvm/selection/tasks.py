@@ -7,6 +7,7 @@ lines, and a line alone, are fitted here, and workers do their passes.
 
 from __future__ import annotations
 
+import functools
 import logging
 import pickle
 import time
@@ -23,6 +24,7 @@ from bigsvm.errors import BigsvmError, ClusterError, MemoryBudgetError
 from bigsvm.estimators.watching import callbacks_of
 from bigsvm.executors.messages import Done, Job
 from bigsvm.executors.passes import results_as_done
+from bigsvm.executors.replies import Listed
 from bigsvm.executors.tasks import open_job, watch_for_end
 from bigsvm.executors.workforce import Call
 from bigsvm.fit.forecast import projected_parts
@@ -32,7 +34,7 @@ from bigsvm.selection.common import Data
 from bigsvm.selection.fits import Fitted
 from bigsvm.selection.folds import Fold
 from bigsvm.selection.lines import LineFit, fit_line, trains_together
-from bigsvm.selection.record import Record
+from bigsvm.selection.record import FoldFit, Record
 from bigsvm.selection.together import projected_bytes, run_name
 from bigsvm.training import events
 
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from bigsvm.executors.workforce import Workforce
     from bigsvm.selection.fits import FoldFits
     from bigsvm.selection.lines import Line
-    from bigsvm.selection.record import FoldFit
 
 logger = logging.getLogger("bigsvm")
 
@@ -236,7 +237,13 @@ def _fitted_by_workers(
         if len(sent) < 2:
             return  # this process has more threads for a line alone than a worker, and all workers
         job = workforce.open_job(Job(portable, None, None, 0.0, source.is_sparse))
-        calls = [Call(fit_line_here, None, (number,)) for number in sent]
+        calls = [
+            Call(
+                fit_line_here, None, (number,),
+                Listed(1, functools.partial(_fault_of, lines[number])),
+            )
+            for number in sent
+        ]  # fmt: skip
 
         def pieces(unique: str) -> Iterator[SentFits | SentPart]:
             yield SentFits(unique, pickled)
@@ -247,6 +254,24 @@ def _fitted_by_workers(
             yield sent[place], made.values[0]
     finally:
         workforce.close()
+
+
+def _fault_of(line: Line, place: int, result: Any) -> str:
+    """Return what is wrong with the result of a task; scores may be any numbers."""
+    try:
+        is_right = type(result) is LineResult and type(result.told) is list
+        is_right &= isinstance(result.error, MemoryBudgetError | None)
+        for point, fold, outcome in result.fits:
+            is_right &= 0 <= point < len(line.points) and fold in line.folds
+            if not isinstance(outcome, BigsvmError):
+                gap, tol = outcome.certificate["gap"], outcome.certificate["tol"]
+                scores = [*outcome.scores.values(), *outcome.train_scores.values()]
+                is_right &= type(outcome) is FoldFit and all(type(one) is float for one in scores)
+                is_right &= 0 <= outcome.fit_seconds < np.inf and outcome.score_seconds >= 0
+                is_right &= not outcome.certificate["converged"] or gap is None or 0 <= gap <= tol
+    except (AttributeError, KeyError, TypeError, ValueError):
+        is_right = False
+    return "" if is_right else f"returned a wrong result of a fit ({type(result).__name__})"
 
 
 def _pickled(values: tuple[Any, ...]) -> bytes | None:

@@ -125,7 +125,7 @@ class Exact:
                 at_once=self._step,
             )  # fmt: skip
             if halves:
-                return cluster.halves(weighted, look=self.look)
+                return cluster.halves(support, weighted, look=self.look)
             return cluster.at_rows(rows, weighted, exact=True, look=self.look)
         if halves:
             return self._among(support, beta[support])

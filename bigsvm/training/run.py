@@ -82,6 +82,14 @@ class Run:
             )
             self.count = watch.count if watch else Counters()
             self.count.phase = Phase.FILL
+            if start is not None and point is None:
+                # A run that is stopped before it has used this, as while it waits for workers, has
+                # it in its checkpoint: a search that has led to it is not done again.
+                moved = np.flatnonzero(start.reshape(len(start), -1).any(axis=1))
+                self.state = self.state._replace(
+                    active=moved, active_alpha=start[moved],
+                    active_outputs=self.state.outputs[moved],
+                )  # fmt: skip
             if point is not None:
                 self.state = self.state._replace(alpha=point.alpha, outputs=point.outputs)
                 self.count.phase, self.count.scope = Phase.SELECT, source.n_rows

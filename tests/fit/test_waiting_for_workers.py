@@ -10,12 +10,14 @@ import pytest
 from support import processes
 from support.cluster_fits import FITS, assert_same_fit, fit, stored
 from support.clusters import Disturbance, opened_cluster
+from support.optimum import SOLVERS
 from support.problems import clouds
 from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ClusterError
+from bigsvm.executors.workforce import Workforce
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks
@@ -37,11 +39,11 @@ def problem(request):
     return labels, PARAMETERS | parameters
 
 
-def train(problem, hooks=None, **parameters):
+def train(problem, hooks=None, *, rows=slice(None), **parameters):
     labels, chosen = problem
-    rows = as_row_source(X.astype(np.float32))
+    source = as_row_source(X[rows].astype(np.float32))
     return train_model(
-        rows, labels, None, TrainingParameters(**{**chosen, **parameters}), hooks or Hooks()
+        source, labels, None, TrainingParameters(**{**chosen, **parameters}), hooks or Hooks()
     )
 
 
@@ -58,6 +60,36 @@ def test_an_interrupted_wait_ends_saved_and_is_resumed(client_without_workers, p
     assert resumed.certificate["converged"]
     assert np.array_equal(resumed.support, other.support)
     assert np.array_equal(resumed.intercept, other.intercept)
+
+
+SEARCHED = {
+    **{solver: (CODES > 0, {"formulation": "l2-svc", "solver": solver}) for solver in SOLVERS},
+    "one class": (None, {"formulation": "l2-one-class", "solver": "mfw"}),
+    "three rows": (CODES > 0, {"formulation": "l2-svc", "solver": "mfw", "C": 0.1}),
+}
+"""Balls, whose search ends before the run waits for workers."""
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_what_a_search_has_found_outlasts_an_interrupted_wait(
+    client_without_workers, monkeypatch, tmp_path, name
+):
+    """The search is not done again, and its point has to be in the checkpoint."""
+    asked, wait = threading.Event(), Workforce.wait_for_workers
+
+    def waited(workforce, look):
+        asked.set()
+        wait(workforce, look)
+
+    monkeypatch.setattr(Workforce, "wait_for_workers", waited)
+    labels, chosen = SEARCHED[name]
+    rows = slice(2, 5) if name == "three rows" else slice(None)
+    problem = (labels if labels is None else labels[rows], PARAMETERS | chosen)
+    hooks = Hooks(interrupted=asked.is_set, client=client_without_workers)
+    stopped = train(problem, hooks, rows=rows, checkpoint=str(tmp_path))
+    assert stopped.certificate["stop_reason"] == StopReason.INTERRUPTED
+    resumed = train(problem, rows=rows, checkpoint=str(tmp_path))
+    assert_same_fit(resumed, train(problem, rows=rows))
 
 
 def test_the_time_limit_ends_a_wait_saved(client_without_workers, problem, tmp_path):

@@ -1,12 +1,19 @@
 """Faults that workers of a cluster have: functions for `distributed.Client.run`, and a plugin."""
 
+import itertools
 import os
 import signal
 
+import numpy as np
+import scipy.sparse as sp
+
+import bigsvm
 from bigsvm.data import store_rows
 from bigsvm.data.store_rows import StoreRows
 from bigsvm.errors import DataCorruptionError, StoreError
-from bigsvm.executors import tasks
+from bigsvm.executors import replies, tasks
+from bigsvm.one_vs_one.log import Solved
+from bigsvm.selection.tasks import LineResult
 
 _KEPT = {}
 
@@ -45,7 +52,82 @@ def _end(*arguments, **options):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Overflowing(bigsvm.Kernel):
+    """The linear kernel, but infinite for long rows."""
+
+    name = "overflowing"
+
+    def from_products(self, dots, norms_rows, norms_columns):
+        """Return the kernel values, (m, p)."""
+        dots[np.add.outer(norms_rows, norms_columns) > 1e4] = np.inf
+        return dots
+
+
+KINDS = ("scaled", "zero", "negated", "nan", "none", "short", "text")
+"""Kinds of wrong replies."""
+
+
+def _spoiled(values, kind):
+    """Values of a result, all of them wrong."""
+    if isinstance(values, list):
+        spoiled = [_spoiled(one, kind) for one in values]
+        return spoiled[:-1] if kind == "short" else spoiled
+    if isinstance(values, Solved):
+        return values._replace(coefficients=_spoiled(values.coefficients, kind))
+    if isinstance(values, LineResult):
+        fits = [
+            (point, fold, fit._replace(fit_seconds=float(_spoiled(np.ones(1), kind).sum())))
+            for point, fold, fit in values.fits
+        ]
+        return values._replace(fits=fits)
+    if sp.issparse(values):
+        if kind == "short":
+            return values[:-1]
+        spoiled = values.copy()
+        spoiled.data = _spoiled(spoiled.data, kind)
+        return spoiled
+    if kind == "short":
+        return values[:-1]
+    factor = {"scaled": 1.05, "zero": 0.0, "negated": -1.0, "nan": np.nan}[kind]
+    return (values * values.dtype.type(factor)).astype(values.dtype)
+
+
+def _signs(kind, sign):
+    def signs(done):
+        if kind in ("none", "text"):
+            return None if kind == "none" else "text"
+        return sign(done._replace(values=_spoiled(done.values, kind)))
+
+    return signs
+
+
+def _signs_wrong_after(count):
+    """Sign right results, and wrong ones after some."""
+    numbers = itertools.count()
+    wrong = _signs("scaled", replies.sign)
+
+    def signs(done):
+        return (wrong if next(numbers) >= count else replies_sign)(done)
+
+    return signs
+
+
+def _signs_then_changes(done):
+    signed = replies_sign(done)
+    if isinstance(signed.values, bytes):
+        return signed._replace(values=signed.values[:-1] + b"?")
+    changed = signed.values.copy()
+    numbers = changed.data if sp.issparse(changed) else changed
+    numbers.flat[0] += 1
+    return signed._replace(values=changed)
+
+
+replies_sign = replies.sign
 _FAULTS = {
+    **{kind: (replies, "sign", _signs(kind, replies_sign)) for kind in KINDS},
+    "garbled": (replies, "sign", _signs_then_changes),
+    "later": (replies, "sign", _signs_wrong_after(40)),
+    "opened": (tasks, "versions", lambda: None),
     "damage": (StoreRows, "read", _raise(DataCorruptionError("chunk 3 is damaged"))),
     "missing store": (store_rows, "open_arrays", _raise(StoreError("there is no x.zarr"))),
     "unreadable store": (StoreRows, "read", _raise(StoreError("x.zarr cannot be read"))),
