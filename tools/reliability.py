@@ -4,6 +4,7 @@
     python tools/reliability.py mutate      files with random bytes changed
     python tools/reliability.py bombs       small files that ask for much memory
     python tools/reliability.py commands    random command lines
+    python tools/reliability.py random      random fits, against a slow float64 check
 
 Each prints a table and the faults, and ends with 1 where there is a fault. ``--help`` after the
 name lists its options.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-ATTACKS = ("damage", "mutate", "bombs", "commands")
+ATTACKS = ("damage", "mutate", "bombs", "commands", "random")
 
 
 def main() -> int:

@@ -1,0 +1,107 @@
+"""The random check of tools/reliability.py: its corpus, its drawing, and that it sees faults."""
+
+import json
+
+import naive
+import numpy as np
+import pytest
+from attacks import cases, oracle, random
+
+CORPUS = json.loads(random.CORPUS.read_text())
+PLAIN = {
+    "formulation": "c-svc",
+    "data": {"n": 40, "d": 3, "seed": 5},
+    "params": {"kernel": "rbf", "gamma": 0.5, "C": 2.0, "n_jobs": 1, "memory": "64MB"},
+    "container": "array",
+    "predict_in": "csr",
+}
+
+
+@pytest.mark.parametrize("kept", CORPUS, ids=[each["why"] for each in CORPUS])
+@pytest.mark.filterwarnings("ignore")
+def test_a_case_that_failed_once_is_right(kept):
+    assert cases.judge(kept["case"]).how in ("right", "refused")
+
+
+def test_a_case_is_drawn_again_by_its_number_and_is_all_fields():
+    drawn = [random.draw(0, number) for number in range(300)]
+    assert drawn == [random.draw(0, number) for number in range(300)]
+    assert drawn == json.loads(json.dumps(drawn))
+    assert {case["formulation"] for case in drawn} == set(cases.ESTIMATORS)
+    assert {case["container"] for case in drawn} == set(random.CONTAINERS)
+    assert any(case.get("workers") for case in drawn)
+    assert any(case.get("interrupt", 0) < 0 for case in drawn)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_oracle_agrees_with_the_definitions(seed):
+    rng = np.random.default_rng(seed)
+    X, sign = rng.standard_normal((12, 2)), np.where(np.arange(12) % 2, 1.0, -1.0)
+    alpha = sign * np.round(rng.random(12), 1)
+    K = oracle.gram(X, X, {"name": "rbf", "gamma": 0.7})
+    found = oracle.standing(K, oracle.variables("c-svc", alpha, 0.3, sign, np.ones(12), {}, {}))
+    dense = naive.kernel_matrix(X, X, "rbf", gamma=0.7)
+    lower, upper = np.minimum(sign, 0), np.maximum(sign, 0)
+    assert found.gap == pytest.approx(naive.kkt_gap(dense, sign, lower, upper, alpha))
+    assert found.objective == pytest.approx(naive.objective(dense, sign, alpha))
+    # The duality gap of a point whose sum is not 0 has a term of the threshold.
+    expected = naive.duality_gap(dense, sign, np.ones(12), alpha, 0.3) + 0.3 * alpha.sum()
+    assert found.duality_gap == pytest.approx(expected)
+
+
+def change_coefficients(model):
+    model.coefficients[0] *= 1.5
+
+
+def change_intercept(model):
+    object.__setattr__(model, "intercept", model.intercept + 0.1)
+
+
+def change_gap(model):
+    model.certificate["gap"] = 1e-6
+
+
+def change_objective(model):
+    model.certificate["objective"] *= 1 + 1e-8
+
+
+FAULTS = {
+    "sums: group 0": change_coefficients,
+    "duality_gap_ is": change_intercept,
+    "gap_ is 1e-06": change_gap,
+    "objective_ is": change_objective,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_fit_is_seen(fault, monkeypatch):
+    original = cases.bigsvm.SVC._adopt
+
+    def adopt(self, model):
+        FAULTS[fault](model)
+        original(self, model)
+
+    monkeypatch.setattr(cases.bigsvm.SVC, "_adopt", adopt)
+    ended = cases.judge(PLAIN)
+    assert ended.how == "wrong"
+    assert fault in ended.why
+
+
+def test_errors_that_are_no_refusals_are_raw(monkeypatch):
+    def fail(*arguments):
+        raise ValueError("broadcast")
+
+    monkeypatch.setattr(cases.bigsvm.SVC, "_adopt", fail)
+    assert cases.judge(PLAIN).how == "raw"
+    assert cases.judge({**PLAIN, "spoil": "nan"}).how == "refused"
+    assert cases.judge({**PLAIN, "params": {**PLAIN["params"], "C": -1.0}}).how == "refused"
+
+
+def test_a_process_that_died_is_replaced():
+    judge = random.Judge(600)
+    assert judge(PLAIN) == ("right", "")
+    judge._process.kill()
+    how, why = judge(PLAIN)
+    assert (how, why[:15]) == ("raw", "it hung or died")
+    assert judge(PLAIN) == ("right", "")
+    judge.close()
