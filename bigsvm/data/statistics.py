@@ -25,6 +25,8 @@ _BLOCK_VALUES = 1 << 17
 """Values looked at together: 1 MiB of float64, which stays in the L2 cache between the passes."""
 
 
+EQUAL = 3.6e-15
+"""Largest standard deviation of equal values, as a share of their mean: 16 float64 roundings."""
 MOST_DENSE = 1 << 16
 """Most columns for which statistics of all are always kept: they take less than a quarter of the
 smallest memory that a conversion accepts."""
@@ -74,7 +76,12 @@ class Statistics(NamedTuple):
         total_mean = self.mean.sum() / self.n_columns
         sums = (self.variance + (self.mean - total_mean) ** 2).sum()
         sums += self._n_absent * total_mean**2
-        return float(sums / self.n_columns)
+        return beyond_rounding(float(sums / self.n_columns), float(total_mean))
+
+
+def beyond_rounding(variance: float, mean: float) -> float:
+    """Return a variance, or 0 where it is only rounding of the mean: all values are equal."""
+    return variance if variance > (EQUAL * mean) ** 2 else 0.0
 
 
 def may_be_listed(n_columns: int, *, sparse: bool) -> bool:

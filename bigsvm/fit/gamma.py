@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.data.statistics import far_columns
+from bigsvm.data.statistics import beyond_rounding, far_columns
 from bigsvm.executors.clients import workers_of
 from bigsvm.executors.folding import fold
 from bigsvm.executors.replies import Expected
@@ -157,7 +157,7 @@ def weighted_variance(
     total_mean = mean.sum() / source.n_features
     sums = (deviations / total + (mean - total_mean) ** 2).sum()
     sums += (source.n_features - len(mean)) * total_mean**2
-    return float(sums / source.n_features)
+    return beyond_rounding(float(sums / source.n_features), float(total_mean))
 
 
 def _moments(
@@ -241,6 +241,7 @@ def _sparse_moments(rows: Any, weights: F8, total: float) -> tuple[F8, F8]:
 
     mean = sums(of_entry * values) / total
     deviations = sums(of_entry * (values - mean[rows.indices]) ** 2)
-    # Rounding may leave a full column a little less than nothing.
-    absent = np.maximum(total - sums(of_entry), 0.0)
+    # Rounding must not leave a full column a little more or less than nothing.
+    is_full = np.bincount(rows.indices, minlength=d) == rows.shape[0]
+    absent = np.where(is_full, 0.0, np.maximum(total - sums(of_entry), 0.0))
     return mean, deviations + absent * mean**2

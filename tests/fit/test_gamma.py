@@ -51,6 +51,17 @@ def test_variance_far_from_the_origin_is_accurate(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("n_columns", [1, 3, 7])
+@pytest.mark.parametrize("value", [0.1, 1e5 / 3, -7.0])
+def test_equal_values_have_no_variance(form, n_columns, value):
+    X, weights = np.full((40, n_columns), value), np.random.default_rng(0).uniform(0.1, 3, 40)
+    X[:5], weights[:5] = value + 3, 0.0
+    assert weighted_variance(as_row_source(form(X)), weights, block_bytes=1 << 20) == 0.0
+    assert as_row_source(form(X[5:])).total_variance() == 0.0
+    assert as_row_source(form(X)).total_variance() == pytest.approx(X.var())
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_rows_without_weight_do_not_count(form):
     X = rows(density=1.0)
     X[7] = 1e100
