@@ -548,6 +548,9 @@ def _point(case: dict[str, Any], found: Fitted, K: oracle.Gram) -> Iterator[str]
                 model.get_params(deep=False), extra,
             )  # fmt: skip
             one = oracle.standing(part, made)
+            if formulation == "nu-svc" and extra["rho"] == 0:
+                # The thresholds may have crossed, and only their middle is known.
+                one = one._replace(duality_error=np.inf)
             if formulation == "nu-svr":
                 size, most = np.abs(of_rows).sum(), model.nu * function.bound.sum()
                 one = one._replace(objective=one.objective + extra["epsilon"] * size)
