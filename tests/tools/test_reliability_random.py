@@ -5,7 +5,7 @@ import json
 import naive
 import numpy as np
 import pytest
-from attacks import cases, oracle, random
+from attacks import cases, oracle, random, verdict
 
 CORPUS = json.loads(random.CORPUS.read_text())
 PLAIN = {
@@ -20,7 +20,7 @@ PLAIN = {
 @pytest.mark.parametrize("kept", CORPUS, ids=[each["why"] for each in CORPUS])
 @pytest.mark.filterwarnings("ignore")
 def test_a_case_that_failed_once_is_right(kept):
-    assert cases.judge(kept["case"]).how in ("right", "refused")
+    assert verdict.judge(kept["case"]).how in ("right", "refused")
 
 
 def test_a_case_is_drawn_again_by_its_number_and_is_all_fields():
@@ -82,7 +82,7 @@ def test_a_fault_of_a_fit_is_seen(fault, monkeypatch):
         original(self, model)
 
     monkeypatch.setattr(cases.bigsvm.SVC, "_adopt", adopt)
-    ended = cases.judge(PLAIN)
+    ended = verdict.judge(PLAIN)
     assert ended.how == "wrong"
     assert fault in ended.why
 
@@ -92,9 +92,9 @@ def test_errors_that_are_no_refusals_are_raw(monkeypatch):
         raise ValueError("broadcast")
 
     monkeypatch.setattr(cases.bigsvm.SVC, "_adopt", fail)
-    assert cases.judge(PLAIN).how == "raw"
-    assert cases.judge({**PLAIN, "spoil": "nan"}).how == "refused"
-    assert cases.judge({**PLAIN, "params": {**PLAIN["params"], "C": -1.0}}).how == "refused"
+    assert verdict.judge(PLAIN).how == "raw"
+    assert verdict.judge({**PLAIN, "spoil": "nan"}).how == "refused"
+    assert verdict.judge({**PLAIN, "params": {**PLAIN["params"], "C": -1.0}}).how == "refused"
 
 
 def test_a_process_that_died_is_replaced():

@@ -157,7 +157,7 @@ class Standing(NamedTuple):
     duality_gap: float
     gap_error: float
     objective_error: float
-    duality_error: float
+    duality_gap_error: float
     faults: list[str]
 
 
@@ -198,6 +198,8 @@ def standing(K: Gram, v: Variables) -> Standing:
     best = np.clip(excess / np.where(with_ridge, v.ridge, 1.0), v.lower, v.upper)
     bounded = np.where(movable & ~with_ridge, np.where(excess > 0, v.upper, v.lower), 0.0)
     at = np.where(with_ridge, best, bounded)
+    has_bounds = bool(np.isfinite(at).all())  # not where C is infinite
+    at = np.where(np.isfinite(at), at, 0.0)
     slack = float(at @ excess - 0.5 * (v.ridge * at) @ at)
     quadratic = float(v.alpha @ f)
     objective = float(v.linear @ v.alpha) - 0.5 * (quadratic + float((v.ridge * v.alpha) @ v.alpha))
@@ -207,7 +209,7 @@ def standing(K: Gram, v: Variables) -> Standing:
     of_objective = float(unsure @ np.abs(v.alpha)) + 4 * eps * abs(objective)
     return Standing(
         gap, objective, duality_gap, 2 * float(unsure[movable].max(initial=0.0)), of_objective,
-        2 * of_objective + float(unsure @ np.abs(at)) + lowered, faults,
+        2 * of_objective + float(unsure @ np.abs(at)) + lowered if has_bounds else np.inf, faults,
     )  # fmt: skip
 
 

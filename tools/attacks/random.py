@@ -5,7 +5,7 @@
     python tools/reliability.py random --corpus
 
 A case is drawn from formulation × kernel × container × weights × classes × tolerance × budget ×
-threads × interruption × workers (`draw`), and judged by `attacks.cases`. Faults are printed with
+threads × interruption × workers (`draw`), and judged by `attacks.verdict`. Faults are printed with
 the command that runs their case alone. Case i of a seed is always the same, until the drawing
 changes; the fields of a case are all that it is, so that cases that failed are kept in
 ``tools/attacks/random_cases.json``, which ``--corpus`` and the tests run.
@@ -156,6 +156,7 @@ def draw(seed: int, number: int) -> dict[str, Any]:
         case["workers"] = rng.choice((1, 2))
     if maybe(0.04):
         case["spoil"] = rng.choice(SPOILT if is_classifier else SPOILT[:4])
+        case.pop("interrupt", None)
     of_matrix = params["kernel"] == "precomputed"
     case["container"] = rng.choice((*ARRAYS, "stored", "shuffled") if of_matrix else CONTAINERS)
     if case.get("spoil") == "mask":
@@ -214,7 +215,7 @@ class Judge:
 
 def _judge_lines(seconds: float) -> None:
     """Judge the cases of standard input; a line of JSON is the answer to each."""
-    from attacks.cases import judge
+    from attacks.verdict import judge
 
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
@@ -290,7 +291,7 @@ def report(cases: Sequence[dict[str, Any]], jobs: int, seconds: float) -> int:
             words = shlex.quote(json.dumps(case))
             print(f"case {number}: {how}: {why}\n    python tools/reliability.py random --case "
                   f"{words}", flush=True)  # fmt: skip
-    print(table(counts))
+    print(f"\n{table(counts)}")
     print("\nrefused, though nothing was spoilt on purpose:")
     for sentence, times in refusals.most_common():
         if times:
@@ -316,7 +317,7 @@ def main(arguments: Sequence[str]) -> int:
         _judge_lines(options.judge)
         return 0
     if options.case is not None:
-        from attacks.cases import judge
+        from attacks.verdict import judge
 
         how, why = judge(json.loads(options.case), kill_at=options.kill_at)
         print(f"{how}: {why}")
@@ -326,4 +327,5 @@ def main(arguments: Sequence[str]) -> int:
     else:
         numbers = range(options.first, options.first + options.cases)
         cases = [draw(options.seed, number) for number in numbers]
+    print(f"$ python tools/reliability.py {shlex.join(['random', *arguments])}\n", flush=True)
     return int(report(cases, options.jobs, options.seconds) > 0)
