@@ -361,6 +361,19 @@ tolerance.
         (Table("parity", (), only="theirs is not at tol"), Line("parity", "of 128")),
     ),
     Section(
+        "Random fits against a slow float64 check",
+        """
+Formulation, kernel, container, weights, classes, tolerance, memory, threads, interruption and
+workers are drawn. Box, sums, KKT gap, objective and duality gap of each fit are computed again from
+its coefficients and the data alone, and so are decision values and predictions of other rows, in
+another container; a fit that was interrupted or killed must come to the same bits. `right` is all
+of that; `refused` is an error of one sentence, most often as the memory drawn is too little, nu
+infeasible, or the data were spoilt on purpose; `wrong` is anything else, and `raw` an error of
+Python's own, a crash, or a fit that does not end.
+""",
+        (Table("random", ("reliability.py random",)),),
+    ),
+    Section(
         "Probabilities of many classes",
         """
 One model of nine tenths of the rows, calibrated on the others (of mnist the first 10 000 rows are

@@ -321,16 +321,17 @@ def same_after(
     case: dict[str, Any], whole: Any, given: Any, fit: Any, more: Any, checkpoint: Path
 ) -> None:
     """Interrupt the fit, or kill it, and go on: the same bits, or an AssertionError."""
-    more = {**more, "checkpoint": str(checkpoint), "checkpoint_every": 1e-9}
+    more = {**more, "checkpoint": str(checkpoint)}
+    often = {**more, "checkpoint_every": 1e-9}
     if case["interrupt"] < 0:
-        child = {**case, "params": {**case["params"], **more}, "interrupt": 0}
+        child = {**case, "params": {**case["params"], **often}, "interrupt": 0}
         script = Path(__file__).parents[1] / "reliability.py"
         command = [sys.executable, str(script), "random", "--kill-at", str(-case["interrupt"])]
         command += ["--case", json.dumps(child, default=str)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode in (-signal.SIGKILL, 0), f"{ended.stdout}{ended.stderr}"
     else:
-        stopped = estimator_of(case, **more).set_callbacks(StopAt(case["interrupt"]))
+        stopped = estimator_of(case, **often).set_callbacks(StopAt(case["interrupt"]))
         stopped.fit(*given, **fit)
     resumed = estimator_of(case, **more).fit(*given, **fit)
     if "time_limit" in (whole.stop_reason_, resumed.stop_reason_):

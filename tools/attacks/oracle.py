@@ -173,7 +173,7 @@ def standing(K: Gram, v: Variables) -> Standing:
         for g, goal in enumerate(v.sums):
             of = v.alpha[v.group == g]
             # A coefficient may be the difference of two variables.
-            rounding = np.finfo(np.float64).eps * size[v.group == g].sum()
+            rounding = TIMES * np.finfo(np.float64).eps * size[v.group == g].sum()
             if not abs(of.sum() - goal) <= AT_BOUND * max(np.abs(of).sum(), abs(goal)) + rounding:
                 faults.append(f"sums: group {g} adds up to {of.sum():.9g}, not {goal:.9g}")
     n = len(K.values)

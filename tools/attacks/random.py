@@ -146,7 +146,7 @@ def draw(seed: int, number: int) -> dict[str, Any]:
         params["selection"] = rng.choice(("hmg", "second-order", "mvp"))
     params["memory"] = rng.choice(("64MB", "64MB", "8MB", "1MB", "least"))
     if params.get("C", 0.0) >= 1e4 or formulation.startswith("l2-"):  # may take millions of steps
-        params["max_time"] = 10.0
+        params["max_time"] = 5.0
     if maybe(0.08):
         params["max_iter"] = rng.choice((0, 1, 7, 40))
     case["as_many"] = maybe(0.3)
