@@ -95,9 +95,9 @@ class FitContent:
             raise ValueError(f"its fields are not {', '.join(FIELDS)}")
         scores, certificate = values["scores"], values["certificate"]
         metrics = self.metrics_like(scores)
-        self._check_scores("scores", scores, metrics)
+        _check_scores("scores", scores, metrics)
         of_training = metrics if self._with_train_scores else {}
-        self._check_scores("train_scores", values["train_scores"], of_training)
+        _check_scores("train_scores", values["train_scores"], of_training)
         for name in ("fit_seconds", "score_seconds"):
             if not is_number(values[name]):
                 raise ValueError(f"{name} is {str(values[name])[:40]}")
@@ -120,27 +120,24 @@ class FitContent:
         """
         if self._metrics is None and isinstance(scores, dict) and scores:
             self._metrics = dict.fromkeys(scores)
-        if (
-            self._metrics is None
-            or not isinstance(scores, dict)
-            or set(scores) != set(self._metrics)
-        ):
-            raise ValueError(f"scores are not those of {', '.join(self._metrics or ())}")
-        return self._metrics
+        metrics = self._metrics or {}
+        if not metrics or not isinstance(scores, dict) or set(scores) != set(metrics):
+            raise ValueError(f"scores are not those of {', '.join(metrics)}")
+        return metrics
 
-    @staticmethod
-    def _check_scores(what: str, scores: Any, metrics: Mapping[str, str | None]) -> None:
-        if not isinstance(scores, dict) or set(scores) != set(metrics):
-            raise ValueError(f"{what} are not those of {', '.join(metrics) or 'nothing'}")
-        for name, score in scores.items():
-            low, high = range_of(metrics[name])
-            is_bounded = math.isfinite(low) or math.isfinite(high)
-            may_be_nan = not is_bounded or str(metrics[name]).startswith(_MAY_BE_UNDEFINED)
-            is_known = type(score) is float and (
-                low - ROUNDING <= score <= high + ROUNDING or (may_be_nan and math.isnan(score))
-            )
-            if not is_known:
-                raise ValueError(f"{what} has {name} {str(score)[:40]}, which no such score can be")
+
+def _check_scores(what: str, scores: Any, metrics: Mapping[str, str | None]) -> None:
+    if not isinstance(scores, dict) or set(scores) != set(metrics):
+        raise ValueError(f"{what} are not those of {', '.join(metrics) or 'nothing'}")
+    for name, score in scores.items():
+        low, high = range_of(metrics[name])
+        is_bounded = math.isfinite(low) or math.isfinite(high)
+        may_be_nan = not is_bounded or str(metrics[name]).startswith(_MAY_BE_UNDEFINED)
+        is_known = type(score) is float and (
+            low - ROUNDING <= score <= high + ROUNDING or (may_be_nan and math.isnan(score))
+        )
+        if not is_known:
+            raise ValueError(f"{what} has {name} {str(score)[:40]}, which no such score can be")
 
 
 def write_point(path: Path, point: PointOfFits) -> None:
