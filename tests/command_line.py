@@ -52,7 +52,7 @@ def start(*arguments, cwd=None, stdout=subprocess.PIPE, env=None, **options):
 def finish(child, code=0):
     """Wait for a process, and hold it to an exit code; returns both of its outputs."""
     try:
-        out, err = child.communicate(timeout=600)
+        out, err = child.communicate(timeout=1800)
     finally:
         child.kill()
     assert child.returncode == code, f"exit code {child.returncode}\n{out}\n{err}"
@@ -66,7 +66,7 @@ def shell(script, *arguments, code=0):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        timeout=120,
+        timeout=600,
     )
     assert ended.returncode == code, ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr

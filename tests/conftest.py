@@ -3,7 +3,7 @@
 import faults
 import pytest
 import scipy.linalg  # noqa: F401 (so that its library is found)
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 pytest.register_assert_rewrite("support")
@@ -13,8 +13,8 @@ pytest_plugins = ["support.clusters", "support.object_storage"]
 # that wait for each other there take many times the time of one.
 threadpool_limits(1, user_api="blas")
 
-# The first example of a property may compile a kernel.
-settings.register_profile("bigsvm", deadline=None)
+# The first example of a property may compile a kernel, and a machine may be busy.
+settings.register_profile("bigsvm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("bigsvm")
 
 

@@ -176,10 +176,9 @@ def test_a_killed_run_whose_folder_is_lost_goes_on(s3_server, tmp_path):
     command = ["train", store, tmp_path / "model", *options, "--checkpoint", run]
     command += ["--checkpoint-copy", url, "--checkpoint-every", "0.1s"]
     child = start(*command)
-    end = time.monotonic() + 60
     while not any(name.endswith("manifest.json") for name in s3_server.names(url)):
         assert child.poll() is None, child.stderr.read()
-        assert time.monotonic() < end
+        time.sleep(0.01)
     child.kill()
     child.communicate()
     assert f"bigsvm train --resume {run} --checkpoint-copy {url}" in run_here("info", run).stdout

@@ -71,7 +71,8 @@ def test_easy_logs_its_search_and_hands_questions_on(tmp_path):
     while not (log.exists() and "Solving" in log.read_text()):
         time.sleep(0.05)
     easy.send_signal(signal.SIGUSR1)
-    time.sleep(3)
+    while "Checkpointed" not in log.read_text():
+        time.sleep(0.05)
     easy.send_signal(signal.SIGTERM)
     _, err = finish(easy, code=143)
     assert "checkpoint 1 written" in err

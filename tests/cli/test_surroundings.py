@@ -74,7 +74,7 @@ def limited(blocks, words, *arguments):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"},
-        timeout=120,
+        timeout=600,
     )
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert ended.stdout == ""
@@ -140,7 +140,7 @@ def test_removed_current_folder_is_reported(data, tmp_path):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        timeout=120,
+        timeout=600,
     )
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr

@@ -13,6 +13,7 @@ import fsspec
 import numpy as np
 import pytest
 from command_line import answer, error_of, run_here
+from support import HANGS
 from support.stores import everything, make_matrix
 
 from bigsvm.data import far_workspace
@@ -261,7 +262,7 @@ def test_a_second_writer_is_refused(near, memory, arrays):
 
 
 def test_what_a_dead_process_has_left_is_removed(near, memory, arrays, tmp_path):
-    memory.write(f"{near}/.making", lock_of(far_workspace.LEFT_AFTER - 30))
+    memory.write(f"{near}/.making", lock_of(far_workspace.LEFT_AFTER / 2))
     memory.write(f"{near}/X/c/9/0", b"left")
     with pytest.raises(StoreError, match="process 1 on other is making it"):
         write_store(near, *arrays)
@@ -288,10 +289,8 @@ def test_the_lock_is_renewed(near, memory, monkeypatch, arrays):
     times = []
 
     def look(progress):
-        for _ in range(200):
+        while not times or times[-1] == times[0]:
             times.append(json.loads(memory.read(f"{near}/.making"))["time"])
-            if times[-1] > times[0]:
-                return
             time.sleep(0.05)
 
     write_store(near, *arrays, on_progress=look)
@@ -319,7 +318,7 @@ def test_of_two_that_end_together_one_makes_the_store(url, monkeypatch):
     X, y = np.eye(40), np.arange(40) % 2
 
     def meet(progress):
-        barrier.wait(30)
+        barrier.wait(HANGS)
 
     def make(seed):
         try:
@@ -363,7 +362,7 @@ def test_after_a_kill_there_is_no_store_and_the_next_one_makes_it(
 ):
     """In the middle, with objects on their way, and before the root, which is the 17th."""
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, url, str(n_writes), tmp_path / "cache"], timeout=60
+        [sys.executable, "-c", KILLED, url, str(n_writes), tmp_path / "cache"], timeout=600
     )
     assert done.returncode == -signal.SIGKILL
     names = s3_server.names(url)
@@ -437,7 +436,7 @@ def test_a_file_is_not_whole_in_memory(url, s3_server, tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", program, url, tmp_path / "file"],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     assert int(done.stdout) < 8 << 10  # KiB
     assert s3_server.names(url) == ["a", "before"]

@@ -104,7 +104,7 @@ def peak_of(store, tmp_path):
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=600,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         )
         grown, message = ended.stdout.split(" ", 1)

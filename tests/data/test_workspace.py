@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from command_line import answer, run_here
 from killing import killed_at_every_step
+from support import HANGS
 from support.stores import assert_holds, folder_digest
 
 from bigsvm.cli.inputs import temporary_folder
@@ -68,13 +69,13 @@ def test_live_conversion_is_not_disturbed(text, tmp_path):
 
     def wait(_):
         started.set()
-        assert finish.wait(30)
+        assert finish.wait(HANGS)
 
     one = threading.Thread(
         target=convert, args=(path, tmp_path / "s.zarr"), kwargs={"on_progress": wait}
     )
     one.start()
-    assert started.wait(30)
+    assert started.wait(HANGS)
     with pytest.raises(StoreError, match=rf"process {os.getpid()} is making it"):
         convert(path, tmp_path / "s.zarr")
     finish.set()

@@ -1,7 +1,5 @@
 """Workers that are killed, stopped and added at any moment of a run change no bit of the model."""
 
-import time
-
 import pytest
 from support.cluster_fits import FITS, assert_same_fit, fit, stored
 from support.clusters import (
@@ -21,8 +19,6 @@ from bigsvm.working_sets import scopes
 distributed = pytest.importorskip("distributed")
 
 N_WORKERS = 3
-MOST_SECONDS_MORE = 30.0
-"""How much longer a disturbed run may take."""
 STOPPED_SECONDS = 20.0
 MOMENTS = {
     "opening": {"phase": "opening"},
@@ -71,7 +67,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    """The model, and the seconds that it takes on a cluster: once per module."""
+    """The model: once per module."""
     return {}
 
 
@@ -79,10 +75,7 @@ def expected(undisturbed, problem, client):
     if not undisturbed:
         undisturbed["model"] = fit(*problem)
         fit(*problem, client)  # loads compiled code
-        began = time.monotonic()
-        fit(*problem, client)
-        undisturbed["seconds"] = time.monotonic() - began
-    return undisturbed["model"], undisturbed["seconds"]
+    return undisturbed["model"]
 
 
 def act(kind, client, seconds):
@@ -98,21 +91,18 @@ def act(kind, client, seconds):
 
 
 def disturb(problem, client, undisturbed, moment, kind, seconds):
-    model, usual = expected(undisturbed, problem, client)
+    model = expected(undisturbed, problem, client)
     wait_for_workers(client, N_WORKERS)
-    events, workers, began = [], process_ids(client), time.monotonic()
+    events, workers = [], process_ids(client)
     try:
         with Disturbance(lambda: act(kind, client, seconds), **MOMENTS[moment]) as disturbance:
             found = fit(*problem, client, events.append)
-        taken = time.monotonic() - began
     finally:
         for worker in workers:
             go_on(worker)
         wait_for_workers(client, N_WORKERS)
     assert disturbance.done
     assert_same_fit(found, model)
-    assert taken < usual + MOST_SECONDS_MORE
-    print(f"{moment}, {kind}: {taken - usual:.1f} s more than {usual:.1f} s")
     return events
 
 

@@ -1,7 +1,5 @@
 """Faults of one worker are made up for by others; faults of all end the run, which is saved."""
 
-import time
-
 import pytest
 from support import faulty_workers
 from support.cluster_fits import FITS, assert_same_fit, fit, stored
@@ -123,9 +121,7 @@ def test_a_client_that_is_closed_ends_the_run(problem, model, cluster, tmp_path)
 def test_a_scheduler_that_ends_ends_the_run(problem, model, tmp_path):
     with opened_cluster(1) as cluster:
         client = distributed.Client(cluster, timeout=3, set_as_default=False)
-        began = time.monotonic()
         with Disturbance(cluster.close, phase="sweep", share=0.3) as disturbance:
             saved_and_resumed(problem, model, client, ClusterError, "does not answer", tmp_path)
         client.close()
     assert disturbance.done
-    assert time.monotonic() - began < 30

@@ -16,7 +16,7 @@ from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 
 N_BLOCKS = 6
-PATIENCE = 60.0
+PATIENCE = 600.0
 """Seconds until a test gives up on a block that is not read."""
 
 

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from support import HANGS
 from support.one_vs_one import train
 from support.problems import clouds
 from support.resuming import StopAt, Until, assert_killed_to_the_same_bits
@@ -195,19 +196,18 @@ class TestRuns:
         assert len(traffic) == 3
 
     def test_workers_give_up_pairs_that_nobody_waits_for(self, client, monkeypatch):
-        """Pairs of minutes end within seconds of the run that is interrupted."""
-        begun, submit = [], trainer.Workforce.submit
+        """Pairs without end end after the run that is interrupted."""
+        asked, submit = itertools.count(), trainer.Workforce.submit
+        begun = []
 
         def noted(self, worker, name, *given):
-            begun.extend([time.monotonic()] * (name == "bigsvm-pairs"))
+            begun.extend([None] * (name == "bigsvm-pairs"))
             return submit(self, worker, name, *given)
 
         monkeypatch.setattr(trainer.Workforce, "submit", noted)
-        hooks = Hooks(
-            client=client, interrupted=lambda: bool(begun) and time.monotonic() > begun[0] + 1
-        )
+        hooks = Hooks(client=client, interrupted=lambda: bool(begun) and next(asked) > 5)
         X, y = clouds(n=20_000, k=3, d=20, spread=0.2)
-        long = {"gamma": 0.05, "C": 1000.0, "tol": 1e-7, "memory": 40_000_000}
+        long = {"gamma": 0.05, "C": 1e9, "tol": 1e-12, "memory": 40_000_000}
         found = train(X.astype(np.float32), y, hooks=hooks, **long)
         assert found.functions.certificate.stop_reason is StopReason.INTERRUPTED
         waited = time.monotonic()
@@ -216,7 +216,7 @@ class TestRuns:
             for keys in client.run(lambda dask_worker: list(dask_worker.state.tasks)).values()
             for key in keys
         ):
-            assert time.monotonic() < waited + 10
+            assert time.monotonic() < waited + HANGS
             time.sleep(0.1)
 
     def test_a_pair_begun_here_goes_on_here(self, client, traffic, tmp_path):
@@ -254,7 +254,7 @@ class TestRuns:
             future = submit(self, worker, name, *given)
             if name == "bigsvm-pairs" and worker.address == address and not lost:
                 os.kill(process, how)
-                lost.append(time.monotonic())
+                lost.append(address)
             return future
 
         monkeypatch.setattr(trainer.Workforce, "submit", losing)
@@ -264,7 +264,6 @@ class TestRuns:
             if how == signal.SIGSTOP:
                 os.kill(process, signal.SIGCONT)
         assert lost
-        assert time.monotonic() - lost[0] < 30
         assert traffic[-1].tasks_again > 0
         assert_same_bits(there.functions, here.functions)
 

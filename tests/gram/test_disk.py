@@ -207,7 +207,7 @@ def test_rows_are_read_while_others_are_computed(tmp_path, monkeypatch):
 
     class Waiting(Computing):
         def fetch(self, variables, rows, slots):
-            assert begun.wait(60)  # or reading comes after computing
+            assert begun.wait(600)  # or reading comes after computing
             super().fetch(variables, rows, slots)
 
     def reading(*args):
@@ -231,7 +231,7 @@ def test_an_interrupt_waits_for_what_is_being_read(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     def reading(*args):
-        assert interrupted.wait(60)
+        assert interrupted.wait(600)
         done.append(args)
         return read(*args)
 

@@ -366,7 +366,7 @@ print(tier.decision.keep, tier.n_held, hits(tier, *range(20)), tier.n_damaged)
 tier.close()
 """
     with run_child(tmp_path, code) as child:
-        said, _ = child.communicate(timeout=60)
+        said, _ = child.communicate(timeout=600)
     expected = "False 0 [] 0" if limited == "before" else f"True 10 {list(range(10))} 0"
     assert (child.returncode, said.strip()) == (0, expected)
 
@@ -378,7 +378,7 @@ def test_a_file_in_use_is_left_to_its_owner(tmp_path, caplog):
         assert "in use by another process" in tier.decision.reason
         assert_hands_on(tier, caplog)
         child.kill()
-        child.wait(60)
+        child.wait(600)
     with open_tier(tmp_path) as tier:
         assert hits(tier, 3, 4) == [3]
         assert_hands_on(open_tier(tmp_path), caplog)  # nor by this process twice
@@ -402,7 +402,7 @@ for v in itertools.cycle(range(30)):
     fill(tier, v)
 """
     with run_child(tmp_path, code, rows=2) as child:
-        child.wait(60)
+        child.wait(600)
     assert child.returncode == -signal.SIGKILL
     with open_tier(tmp_path, rows=2) as tier:
         found = hits(tier, *range(N))
@@ -432,7 +432,7 @@ for i in itertools.count():
         with run_child(tmp_path, code, n=n, rows=30) as child:
             assert child.stdout.readline() == "busy\n"
             child.kill()
-            child.wait(60)
+            child.wait(600)
         with open_tier(tmp_path, n=n, rows=30) as tier:
             assert len(hits(tier, *range(40), n=n)) + tier.n_damaged >= 20
             assert tier.n_damaged <= 2

@@ -15,9 +15,9 @@ def team():
     team.close()
 
 
-def threads_of(team):
-    """Threads that take part in tasks that wait for one another, as far as there are threads."""
-    seen, all_there = set(), threading.Barrier(3, timeout=0.2)
+def threads_of(team, *, timeout=120.0):
+    """Threads that take part in tasks that wait for one another, for at most `timeout` seconds."""
+    seen, all_there = set(), threading.Barrier(3, timeout=timeout)
 
     def work(task):
         seen.add(threading.get_ident())
@@ -39,7 +39,7 @@ def test_one_thread_has_no_helpers(team):
         with one_thread():
             pass
         assert works_alone()
-        assert threads_of(team) == {threading.get_ident()}
+        assert threads_of(team, timeout=0.1) == {threading.get_ident()}
     assert len(threads_of(team)) == 3
 
 

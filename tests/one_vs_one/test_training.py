@@ -6,6 +6,7 @@ from concurrent.futures import wait
 
 import numpy as np
 import pytest
+from support import HANGS
 from support.one_vs_one import train
 from support.problems import clouds
 from support.resuming import StopAt
@@ -187,7 +188,7 @@ class TestInterruptedLanes:
         def one(part):
             at_work.wait()
             if threading.get_ident() != me:
-                assert ended.wait(60)
+                assert ended.wait(HANGS)
                 done.append(part)
 
         done = []

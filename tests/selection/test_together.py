@@ -2,6 +2,7 @@
 
 import logging
 import random
+import signal
 import time
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
 from support import processes
+from support.resuming import newest_file
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -158,16 +160,18 @@ def search(folder, results):
 
 @pytest.mark.slow
 def test_search_that_is_killed_at_any_moment_has_the_same_table(tmp_path):
-    began = time.perf_counter()
     assert processes.run(search, tmp_path / "whole", tmp_path / "whole.npz") == 0
-    seconds = time.perf_counter() - began
     rng, n_killed = random.Random(0), 0
     for _ in range(10):
+        written = newest_file(tmp_path / "killed")
         process = processes.start(search, tmp_path / "killed", tmp_path / "killed.npz")
-        process.join(seconds * rng.uniform(0.05, 0.3))
-        n_killed += process.is_alive()
+        while process.is_alive() and newest_file(tmp_path / "killed") == written:
+            time.sleep(0.002)
+        if n_killed >= 3:  # the first ones at once: they have not ended
+            time.sleep(rng.uniform(0, 0.3))
         process.kill()
         process.join()
+        n_killed += process.exitcode == -signal.SIGKILL
     assert n_killed >= 3
     assert processes.run(search, tmp_path / "killed", tmp_path / "killed.npz") == 0
     whole, killed = (np.load(tmp_path / f"{name}.npz") for name in ("whole", "killed"))

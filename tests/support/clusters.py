@@ -16,6 +16,7 @@ from bigsvm.executors.passes import Pass
 from bigsvm.executors.workforce import Workforce
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.solve import Solve
+from support import HANGS
 
 MEMORY_LIMIT = 600 * 10**6
 """Bytes that a worker may take."""
@@ -109,10 +110,10 @@ def go_on(process_id):
         os.kill(process_id, signal.SIGCONT)
 
 
-def wait_for_workers(client, n_workers, *, seconds=60.0):
+def wait_for_workers(client, n_workers):
     """Bring a local cluster to so many workers, all of which answer."""
     client.cluster.scale(n_workers)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + HANGS
     while len(client.scheduler_info(n_workers=-1)["workers"]) != n_workers:
         assert time.monotonic() < deadline, f"{n_workers} workers are awaited"
         time.sleep(0.05)

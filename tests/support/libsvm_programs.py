@@ -20,6 +20,6 @@ def program(name, *arguments, cwd=None):
     """Run one of LIBSVM's programs to its end; what it has printed on standard output."""
     command = [PROGRAMS[name], *map(str, arguments)]
     ended = subprocess.run(
-        command, check=True, capture_output=True, timeout=300, text=True, cwd=cwd
+        command, check=True, capture_output=True, timeout=1800, text=True, cwd=cwd
     )
     return ended.stdout

@@ -1,5 +1,6 @@
 """An S3 server on this machine, and a proxy before it that makes faults."""
 
+import contextlib
 import http.client
 import math
 import os
@@ -28,7 +29,7 @@ CREDENTIALS = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-_START_SECONDS = 60
+_START_SECONDS = 600
 
 
 class S3Server:
@@ -161,6 +162,7 @@ class Faulty:
         self.methods = ("GET", "HEAD")
         self.requests, self.faults, self.bytes_sent = [], Counter(), 0
         self._dark_after, self._dark_seconds, self._dark_until = math.inf, 0.0, 0.0
+        self._together, self._gate = range(0), None
         self._port = 0
         self.start()
 
@@ -212,15 +214,34 @@ class Faulty:
         """Whether the server gives no answers now."""
         return time.monotonic() < self._dark_until
 
+    @contextmanager
+    def answering_together(self, count, *, after=0):
+        """Answer `count` requests only once all have come; `after` more come before them.
+
+        While the block runs. It fails if they come one after the other.
+        """
+        first = len(self.requests) + after
+        self._together = range(first, first + count)
+        # Shorter than a client waits for an answer: it would ask again, which is no other request.
+        self._gate = threading.Barrier(count, timeout=50)
+        yield
+        self._together = range(0)
+        assert len(self.requests) >= first + count, "there were fewer requests"
+        assert not self._gate.broken, "requests have waited for the answers of others"
+
     def fault(self, method, path):
         """Note a request, and choose its fault: "dark", "refused", "cut" or None."""
         with self._lock:
+            is_held = len(self.requests) in self._together
             self.requests.append((method, path))
             if len(self.requests) > self._dark_after:
                 self._dark_after = math.inf
                 self._dark_until = time.monotonic() + self._dark_seconds
             fault = self._choose(method)
             self.faults[fault] += 1
+        if is_held:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self._gate.wait()
         return fault
 
     def _choose(self, method):
@@ -295,7 +316,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        server = http.client.HTTPConnection(proxy._address, timeout=60)
+        server = http.client.HTTPConnection(proxy._address, timeout=600)
         try:
             server.request(self.command, self.path, body, dict(self.headers))
             answer = server.getresponse()

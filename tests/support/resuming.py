@@ -1,5 +1,6 @@
 """A run that is interrupted or killed, and gone on with, ends at the bits of an undisturbed one."""
 
+import contextlib
 import pickle
 import random
 import signal
@@ -128,7 +129,7 @@ def assert_killed_to_the_same_bits(
     times, at_least : int
         Most and fewest kills.
     pause : float
-        Seconds; random times up to this one pass between a save and a kill.
+        Seconds; random times up to this one pass between a save and the kills after `at_least`.
     same : callable
         Compares the result with that of a process that was not killed.
     after_kill : callable, optional
@@ -146,7 +147,8 @@ def assert_killed_to_the_same_bits(
         process = processes.start(_train_and_save, *killed_run)
         while _newest(folder / "killed") == before and process.is_alive():
             time.sleep(0.002)
-        time.sleep(rng.uniform(0, pause))
+        if kills >= at_least:  # the first ones at once: they have not ended
+            time.sleep(rng.uniform(0, pause))
         process.kill()
         process.join()
         if process.exitcode != -signal.SIGKILL:
@@ -170,3 +172,12 @@ def _train_and_save(train, folder, arguments):
 
 def _newest(folder):
     return max((path.name for path in folder.glob("generation-*")), default="")
+
+
+def newest_file(folder):
+    """What was written last in a folder, and when; files may go while this looks."""
+    times = []
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            times.append((path.stat().st_mtime_ns, path))
+    return max(times, default=None)

@@ -73,6 +73,14 @@ def test_missing_system_counters_are_left_out():
     assert [cell.strip() for cell in line.split("|")[6:8]] == ["-", "-"]
 
 
+ENDS_WHEN_THERE = """
+import pathlib, sys, time
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+print('{"a": 1}')
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="pages cannot be dropped here")
 def test_pages_are_dropped_until_the_child_has_ended_which_is_then_waited_for(
     tmp_path, monkeypatch
@@ -84,10 +92,16 @@ def test_pages_are_dropped_until_the_child_has_ended_which_is_then_waited_for(
     with streaming.PageCache([path]) as cache:
         assert streaming.read_speed([path], cache) > 0
         drops = []
-        drop = cache.drop
-        monkeypatch.setattr(cache, "drop", lambda: drops.append(drop()))
+        drop, dropped_twice = cache.drop, tmp_path / "dropped twice"
+
+        def noted():
+            drops.append(drop())
+            if len(drops) == 2:
+                dropped_twice.touch()
+
+        monkeypatch.setattr(cache, "drop", noted)
         ended = children.run_checked(
-            [sys.executable, "-c", "import time; time.sleep(0.2); print('{\"a\": 1}')"],
+            [sys.executable, "-c", ENDS_WHEN_THERE, str(dropped_twice)],
             threads=1,
             while_running=cache.drop_while,
         )

@@ -9,6 +9,7 @@ import threading
 import fsspec
 import numpy as np
 import pytest
+from support import HANGS
 from support.resuming import StopAt
 from support.same import assert_same_bits
 
@@ -162,11 +163,8 @@ def test_a_copy_that_fails_is_one_warning(folder, faulty, caplog, monkeypatch):
 
 
 def _wait_for(checkpoint):
-    for _ in range(1000):
-        if not checkpoint._copy.in_use():
-            return
+    while checkpoint._copy.in_use():
         threading.Event().wait(0.01)
-    raise TimeoutError
 
 
 @pytest.fixture
@@ -175,7 +173,7 @@ def blocked(monkeypatch):
     event, put = threading.Event(), objects.Objects.put
 
     def wait(self, name, path):
-        assert event.wait(30)
+        assert event.wait(HANGS)
         put(self, name, path)
 
     monkeypatch.setattr(objects.Objects, "put", wait)
