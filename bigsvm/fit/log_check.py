@@ -28,9 +28,9 @@ LEAST_COST = 5e6
 """Least cost of an entry in kernel evaluations: even an entry of few rows has a fixed cost."""
 BYTES_READ = 1e9
 """Most bytes the check reads from a store that is not held in memory."""
-AT_BOUND = 1e-7
+AT_BOUND = 1e-12
 """Relative distance within which a coefficient counts as at its bound: division by rho and sharing
-among equal rows round it."""
+among equal rows round it. Where C or kernel values are large, a wider one would change outputs."""
 SAMPLED = 8
 """Rows with a coefficient, and rows of each class, where outputs are recomputed of a sample."""
 ROUNDING = 1.05
@@ -158,7 +158,5 @@ def _at_bounds(formulation: Classification, alpha: NDArray[np.float64]) -> NDArr
             size = np.abs(bound)
             near = np.isfinite(bound) & (np.abs(part - bound) <= AT_BOUND * size)
             part = np.where(near, bound, part)
-        width = box.upper - box.lower
-        part = np.where(np.isfinite(width) & (np.abs(part) <= AT_BOUND * width), 0.0, part)
         parts.append(part)
     return formulation.join(parts)

@@ -17,6 +17,8 @@ from tests.training.forged import forge_entry
 KINDS = {
     "c-svc": {"C": 5.0},
     "c-svc, large C": {"C": 1e4},
+    "c-svc, C that bounds nothing": {"C": 1e8},
+    "c-svc, large kernel values": {"C": 5.0, "kernel": "poly", "gamma": 30.0},
     "squared hinge": {"C": 5.0, "loss": "squared_hinge"},
     "nu-svc": {"formulation": "nu-svc", "nu": 0.2},
     "nu-svc without a margin": {"formulation": "nu-svc", "nu": 0.6, "kernel": "linear"},
