@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from support import faulty_workers, processes
-from support.clusters import go_on, process_ids, wait_for_workers
+from support.clusters import go_on, kill, process_ids, stop, wait_for_workers
 from support.stores import make_chunks_small
 
 import bigsvm
@@ -265,9 +265,8 @@ def test_a_killed_coordinator_is_resumed(cluster, client, store, tmp_path, kill_
 
 @pytest.mark.slow
 @pytest.mark.fault("surroundings")
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
-def test_tasks_of_a_lost_worker_are_done_by_another(cluster, client, signum, tmp_path):
-    """A stopped worker goes on after the end only."""
+@pytest.mark.parametrize("harm", [kill, lambda process_id: stop(process_id, 30)])
+def test_tasks_of_a_lost_worker_are_done_by_another(cluster, client, harm, tmp_path):
     harmed = tmp_path / "harmed"
 
     def slow(fitted, X, y):
@@ -281,7 +280,7 @@ def test_tasks_of_a_lost_worker_are_done_by_another(cluster, client, signum, tmp
 
     def act():
         until_there(tmp_path / str(victim))
-        os.kill(victim, signum)
+        harm(victim)
         harmed.touch()
 
     thread = threading.Thread(target=act)
