@@ -20,7 +20,7 @@ from bigsvm.executors.passes import results_of
 from bigsvm.executors.replies import Expected
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
-from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
+from bigsvm.gram.tiles import value_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,8 +105,7 @@ class ClusterExecutor:
             for start, address in self._blocks.holders().items():
                 (unit,) = self._units(start, start + 1)
                 workforce.owners[self._sent.name, unit.start, unit.stop] = address
-        entries = source.bytes_per_row / (12 if source.is_sparse else source.dtype.itemsize)
-        self._seconds = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[source.is_sparse] * entries
+        self._seconds = value_seconds(source)
 
     def wait_for_workers(self, look: Callable[[], None]) -> None:
         """Wait for the first workers; see `Workforce.wait_for_workers`."""

@@ -17,7 +17,7 @@ from bigsvm.fit.problem import (
     check_every_class,
     make_classification,
 )
-from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
+from bigsvm.gram.tiles import value_seconds
 from bigsvm.one_vs_one.entries import RECORD
 from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT
 from bigsvm.one_vs_one.small import MOST_BYTES
@@ -248,10 +248,7 @@ class Budget:
 
     def seconds_of_pair(self, n_rows: F8) -> F8:
         """Estimate the seconds of one thread for pairs of so many rows, (m,)."""
-        source = self._source
-        entries = source.bytes_per_row / (12 if source.is_sparse else source.dtype.itemsize)
-        value = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[source.is_sparse] * entries
-        return RUN_SECONDS + VALUES_PER_SQUARE * value * n_rows**2
+        return RUN_SECONDS + VALUES_PER_SQUARE * value_seconds(self._source) * n_rows**2
 
     def lanes(self, n_rows: int, row_alignment: int) -> int:
         """Count the pairs of `n_rows` rows that can be trained at once.

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import time
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
+from bigsvm.data.waiting import looking
+from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.messages import Job
 from bigsvm.executors.workforce import Workforce
@@ -16,6 +20,7 @@ from bigsvm.fit.dual import make_dual
 from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.disk import DiskCache
+from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.search.search import ENDS, FirstPoints, Search
@@ -31,7 +36,7 @@ from bigsvm.training.state import Limits
 from bigsvm.working_sets.held_rows import WorkingRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -233,12 +238,15 @@ class Trainer:
         whole = parameters.working_set == "all"
         disk = None
         if whole and parameters.disk_cache_bytes():
+            # Values of a kernel matrix are looked up.
+            each = SECONDS_PER_VALUE if parameters.takes_kernel_matrix else value_seconds(source)
             disk = DiskCache(
                 parameters.cache_dir or tempfile.gettempdir(),
                 capacity_bytes=parameters.disk_cache_bytes(),
                 fingerprint=fingerprint_of_kernel_rows(
                     source, self._kernel, offset=dual.formulation.offset
                 ),
+                value_seconds=each / self._tiles.threads,
             )
         run = Run(
             source, dual, self._tiles, plan, start=start, point=point, watch=watch,
@@ -278,6 +286,44 @@ def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
         max_seconds=parameters.max_seconds,
         interrupted=hooks.interrupted,
     )
+
+
+@contextmanager
+def before_training(
+    parameters: TrainingParameters, hooks: Hooks
+) -> Iterator[Callable[[], TrainingParameters]]:
+    """Look whether to end while rows are read for the first time; there is no model yet.
+
+    Yields
+    ------
+    callable
+        Returns the parameters of training, whose time limit is what is left by then.
+
+    Raises
+    ------
+    ParameterError
+        The time limit is over.
+    KeyboardInterrupt
+        Interrupted.
+    """
+    began = time.monotonic()
+
+    def left() -> TrainingParameters:
+        if parameters.max_seconds == float("inf"):
+            return parameters
+        return replace(parameters, max_seconds=parameters.max_seconds + began - time.monotonic())
+
+    def look() -> None:
+        if hooks.interrupted():
+            raise KeyboardInterrupt
+        if left().max_seconds <= 0:
+            raise ParameterError(
+                f"max_seconds (max_time) is {parameters.max_seconds:g} and was over while the rows "
+                "were read for the first time, before training; allow more time"
+            )
+
+    with looking(look):
+        yield left
 
 
 def open_checkpoint(

@@ -6,10 +6,8 @@ An error of the disk does not end a run: it is logged, and rows are computed.
 from __future__ import annotations
 
 import logging
-import math
 import random
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,22 +15,12 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from bigsvm.gram.costs import (
-    PROBE_BATCH,
-    PROBE_BATCHES,
-    PROBE_BYTES,
-    WORTH_KEEPING,
-    TierDecision,
-    decide,
-    least_read_seconds,
-    not_kept,
-    time_computing,
-)
+from bigsvm.gram.costs import OF_TILES, TierDecision, decide, kept_earlier, not_kept
 from bigsvm.gram.row_file import RowFile, file_path
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bigsvm.arrays import F4, I8
     from bigsvm.gram.row_cache import RowTier
@@ -63,8 +51,8 @@ class DiskRows:
 
     Parameters
     ----------
-    below : RowTier
-        Brings rows that are not on disk.
+    below : RowTier or None
+        Brings rows that are not on disk; None if the tier is put `over` it later.
     folder : path
         Folder of the file; made if absent. On a local disk, as locks are not reliable elsewhere.
     n_variables : int
@@ -73,19 +61,17 @@ class DiskRows:
         Most bytes of the file.
     fingerprint : mapping of str to str, or str
         What the rows depend on: data, kernel, dtype and variables, not C or labels.
-    decision : TierDecision, optional
-        Whether to keep rows. If not given, it is measured with at most 37 rows, which stay in the
-        file. If rows are not kept, all are fetched from the tier below. If no disk is fast enough,
-        no file is made.
+    decision : TierDecision
+        Whether to keep rows. If not, no file is made, and all rows are fetched from the tier below.
     queue_bytes : int
-        Memory for rows that wait to be written, at least one row and at most 64. It is also used to
-        measure: with fewer than 12 rows, computing seems more expensive than it is.
+        Memory for rows that wait to be written, at least one row and at most 64.
     seed : int
         For the choice of rows to give up; no result depends on it.
 
     Attributes
     ----------
     decision : TierDecision
+        As given, or that no rows are kept, as the disk has failed.
     n_hits, n_misses : int
         Rows fetched from the disk or its queue, and from the tier below.
     n_damaged : int
@@ -97,79 +83,50 @@ class DiskRows:
 
     def __init__(
         self,
-        below: RowTier,
+        below: RowTier | None,
         folder: str | os.PathLike[str],
         *,
         n_variables: int,
         capacity_bytes: int,
         fingerprint: Mapping[str, str] | str,
-        decision: TierDecision | None = None,
+        decision: TierDecision,
         queue_bytes: int = 64 << 20,
         seed: int = 0,
     ) -> None:
-        self._below = below
+        if below is not None:
+            self._below = below
         self._n = n_variables
         self._file: RowFile | None = None
         self.n_hits = self.n_misses = self.n_damaged = self.n_dropped = 0
         self.bytes_read = self.bytes_written = self._n_warnings = 0
-        if decision is not None and not decision.keep:
-            self.decision = decision
+        self.decision = decision
+        if not decision.keep:
             return
         self._lock = threading.Lock()
         self._random = random.Random(seed)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="bigsvm-disk-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="bigsvm-disk-write")
         try:
-            self.decision = self._open(
-                Path(folder), fingerprint, capacity_bytes, queue_bytes, decision
-            )
+            make_file = partial(
+                RowFile, Path(folder), fingerprint,
+                n_variables=n_variables, capacity_bytes=capacity_bytes,
+            )  # fmt: skip
+            self._open(make_file, queue_bytes)
         except BaseException:
             self.close()
             raise
-        if not self.decision.keep:
-            self._leave()
 
-    def _open(
-        self,
-        folder: Path,
-        fingerprint: Mapping[str, str] | str,
-        capacity_bytes: int,
-        queue_bytes: int,
-        decision: TierDecision | None,
-    ) -> TierDecision:
+    def _open(self, make_file: Callable[[], RowFile], queue_bytes: int) -> None:
         n_buffers = min(max(queue_bytes // (4 * self._n), 1), LONGEST_QUEUE)
         self._buffers = np.empty((n_buffers, self._n), np.float32)
         self._slots = np.full(self._n, -1, np.int32)
-        make_file = partial(
-            RowFile, folder, fingerprint, n_variables=self._n, capacity_bytes=capacity_bytes
-        )
-        file = None
         try:
-            if decision is not None:
-                self._take_stock(make_file())
-                return decision
-            # Rows that are in the file already are not computed to be measured.
-            if file_path(folder, fingerprint, n_variables=self._n).exists():
-                file = self._take_stock(make_file())
+            self._take_stock(make_file())
         except OSError as error:
-            return not_kept(error)
-        variables, seconds = self._time_computing()
-        at_best = decide(
-            compute_seconds=seconds,
-            read_seconds=least_read_seconds(4 * self._n),
-            write_seconds=math.nan,
-            at_least=True,
-        )
-        if not at_best.keep:
-            return at_best
-        try:
-            file = self._take_stock(make_file()) if file is None else file
-            write, read = self._time_disk(file, variables)
-        except OSError as error:
-            return not_kept(error)
-        return decide(compute_seconds=seconds, read_seconds=read, write_seconds=write)
+            self.decision = not_kept(error)
+            self._leave()
 
-    def _take_stock(self, file: RowFile) -> RowFile:
+    def _take_stock(self, file: RowFile) -> None:
         """Take the file over: find out which rows are in it, and prepare the queue."""
         self._file = file
         owners = file.owners()
@@ -188,40 +145,6 @@ class DiskRows:
         self._idle = list(range(len(self._buffers)))
         self._pending: dict[int, int] = {}
         self._writing = True
-        return file
-
-    def _time_computing(self) -> tuple[I8, float]:
-        """Compute rows that are not on disk; return those to be written, and seconds per row."""
-        n_few = max(PROBE_BYTES // (4 * self._n), 1)
-        n_rows = min(max(n_few, PROBE_BATCH), PROBE_BATCH * PROBE_BATCHES, len(self._buffers))
-        variables = np.flatnonzero(self._slots < 0)[:n_rows]
-        if len(variables) == 0:
-            variables = np.arange(min(n_rows, self._n))
-        quick = WORTH_KEEPING * least_read_seconds(4 * self._n)
-        n_computed, seconds = time_computing(self._below, variables, self._buffers, quick=quick)
-        return variables[: min(n_computed, n_few)], seconds
-
-    def _time_disk(self, file: RowFile, variables: I8) -> tuple[float, float]:
-        """Write the rows just computed and read them back; return seconds per row for each."""
-        begun = time.perf_counter()
-        written = []
-        for variable, row in zip(variables.tolist(), self._buffers, strict=False):
-            if self._slots[variable] < 0 and (slot := self._free_slot()) >= 0:
-                file.write(slot, variable, row)
-                self._slots[variable], self._owner[slot] = slot, variable
-                self.bytes_written += file.row_bytes
-                written.append(variable)
-        file.push_out()
-        write = (time.perf_counter() - begun) / len(written) if written else math.nan
-        held = np.array(written or np.flatnonzero(self._slots >= 0)[: len(variables)])
-        read = math.inf
-        for part in np.array_split(held, min(PROBE_BATCHES, len(held))):
-            begun = time.perf_counter()
-            self._read(file, part, self._buffers, np.arange(len(part)))
-            read = min(read, (time.perf_counter() - begun) / len(part))
-        if not self._writing:
-            raise OSError("what was written cannot be read")
-        return write, read
 
     @property
     def nbytes(self) -> int:
@@ -240,6 +163,11 @@ class DiskRows:
     def has_earlier_rows(self) -> bool:
         """Whether the file existed before."""
         return self._file is not None and not self._file.is_new
+
+    def over(self, below: RowTier) -> DiskRows:
+        """Put the tier above another one."""
+        self._below = below
+        return self
 
     def _leave(self) -> None:
         """Release file and memory; a file that had no rows before is removed."""
@@ -416,22 +344,40 @@ class DiskCache:
     capacity_bytes : int
     fingerprint : mapping of str to str
         What the rows depend on: data and kernel, not C or labels.
+    value_seconds : float
+        Time to compute a kernel value in a large tile, by all threads.
     """
 
-    def __init__(self, folder: str, *, capacity_bytes: int, fingerprint: Mapping[str, str]) -> None:
-        self._folder, self._capacity = folder, capacity_bytes
-        self._fingerprint = dict(fingerprint)
-        self._decision: TierDecision | None = None
+    def __init__(
+        self,
+        folder: str,
+        *,
+        capacity_bytes: int,
+        fingerprint: Mapping[str, str],
+        value_seconds: float,
+    ) -> None:
+        self._folder, self._capacity = Path(folder), capacity_bytes
+        self._fingerprint, self._value_seconds = dict(fingerprint), value_seconds
 
-    def above(self, below: RowTier, *, n_variables: int) -> DiskRows:
-        """Put a disk tier above another tier; the first one measures whether to keep rows."""
-        tier = DiskRows(
-            below,
+    def opened(self, n_variables: int, *, is_kept: bool = False) -> DiskRows:
+        """Open a tier, which is put `over` another one before it is used.
+
+        Rows are kept where they cost more to compute than to read, where some are on disk, and
+        where the run has kept them so far.
+        """
+        fingerprint = self._fingerprint
+        if is_kept or file_path(self._folder, fingerprint, n_variables=n_variables).exists():
+            decision = kept_earlier()
+        else:
+            decision = decide(
+                compute_seconds=OF_TILES * self._value_seconds * n_variables,
+                row_bytes=4 * n_variables,
+            )
+        return DiskRows(
+            None,
             self._folder,
             n_variables=n_variables,
             capacity_bytes=self._capacity,
-            fingerprint=self._fingerprint,
-            decision=self._decision,
+            fingerprint=fingerprint,
+            decision=decision,
         )
-        self._decision = tier.decision
-        return tier

@@ -206,12 +206,6 @@ class RowFile:
             with contextlib.suppress(OSError):
                 os.posix_fadvise(self._descriptor, offset, self.row_bytes, os.POSIX_FADV_WILLNEED)
 
-    def push_out(self) -> None:
-        """Write all to the disk, and drop it from the system's memory."""
-        os.fsync(self._descriptor)
-        if sys.platform == "linux":
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
 
 def file_path(folder: Path, fingerprint: Mapping[str, str] | str, *, n_variables: int) -> Path:
     """Path of the file, whether it exists or not."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bigsvm.arrays import F4, F8, I8
+    from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.gram.partners import Partners, Tile
     from bigsvm.gram.spans import Span
@@ -64,6 +65,12 @@ SECONDS_PER_VALUE = 0.3e-9
 """Seconds of a kernel value in one thread, without those for entries of rows."""
 SECONDS_PER_ENTRY = {True: 0.025e-9, False: 0.008e-9}
 """Seconds for each entry of a sparse row (True), or for each feature of a dense row (False)."""
+
+
+def value_seconds(source: RowSource) -> float:
+    """Estimate the seconds of one thread for a kernel value of two rows of a source."""
+    entries = source.bytes_per_row / (12 if source.is_sparse else source.dtype.itemsize)
+    return SECONDS_PER_VALUE + SECONDS_PER_ENTRY[source.is_sparse] * entries
 
 
 class KernelTiles:

@@ -253,7 +253,7 @@ class PairStepParameters:
         None,
         """
         With working_set='all': leave rows that stay at a bound out until the end is near. By
-        default where memory holds few kernel rows and no disk_cache is given.
+        default where memory holds few kernel rows and none are kept on disk.
 
         Few are less than a tenth of all; a `disk_cache` keeps whole rows. Other runs always leave
         out rows that need not move; the estimators warn of False there.
@@ -297,7 +297,8 @@ class Resources:
         Kernel rows kept in cache_dir, with working_set='all'.
 
         Bytes of kernel rows that may be kept on disk where memory holds too few of them. Rows are
-        kept only where reading one back is cheaper than computing it, which is measured first. They
+        kept only where reading one back from a local solid-state disk is cheaper than computing it,
+        as the numbers of rows, columns and threads say, or where earlier runs have kept some. They
         serve later runs on the same data with the same kernel.
         """,
         panel=RESOURCES,

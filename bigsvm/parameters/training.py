@@ -119,7 +119,8 @@ class TrainingParameters(
         """
         Stop after this time in seconds; on the command line also 5m or 2h.
 
-        None is no limit.
+        None is no limit. If the time is over while the rows are read for the first time, before
+        training, there is no model, and an error says so.
         """,
         panel=STOPPING,
         option="--max-time",
@@ -229,11 +230,7 @@ class TrainingParameters(
     @property
     def may_shrink(self) -> bool:
         """Whether settled rows may leave the working set of all rows."""
-        return (
-            self.working_set == "all"
-            and not self.disk_cache_bytes()
-            and (self.shrinking is None or bool(self.shrinking))
-        )
+        return self.working_set == "all" and (self.shrinking is None or bool(self.shrinking))
 
     def shrinks(self, *, rows_are_scarce: bool) -> bool:
         """Whether they do: where nothing is said, only where most kernel rows are not held."""

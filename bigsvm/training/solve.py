@@ -13,13 +13,12 @@ from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.functions import ActiveFunctions
 from bigsvm.working_sets.held_rows import Gathered
 from bigsvm.working_sets.lanes import LaneLimits
-from bigsvm.working_sets.subproblem import Costs, Memory, Progress
+from bigsvm.working_sets.subproblem import Costs, Memory, Progress, only_computed
 from bigsvm.working_sets.together import ModelSteps
 
 if TYPE_CHECKING:
     from bigsvm.executors.cluster import ClusterExecutor
-    from bigsvm.gram.disk import DiskCache
-    from bigsvm.gram.row_cache import RowTier
+    from bigsvm.gram.disk import DiskCache, DiskRows
     from bigsvm.training.run import Run
     from bigsvm.working_sets.choice import Choice
     from bigsvm.working_sets.held_rows import WorkingRows
@@ -178,9 +177,11 @@ class Solve:
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""
         run = self._run
+        disk = self._disk_tier()
         memory = Memory(
-            self._buffer, self._choice.first_slots, self._over_disk, run.plan.block_bytes
-        )
+            self._buffer, self._choice.first_slots, disk.over if disk else only_computed,
+            run.plan.block_bytes, whole_rows=run.count.keeps_rows,
+        )  # fmt: skip
         # With a step limit there is one lane: otherwise the result would depend on timing.
         n_lanes = 1 if run.watch.counts_steps else run.tiles.threads
         problem = active.problem(
@@ -196,17 +197,25 @@ class Solve:
             problem.close()
         return progress
 
-    def _over_disk(self, computed: RowTier) -> RowTier:
-        """Put the disk tier above the computation of rows, where there is one."""
-        run = self._run
-        if self._disk is None:
-            return computed
-        tier = self._disk.above(computed, n_variables=run.source.n_rows)
+    def _disk_tier(self) -> DiskRows | None:
+        """Open the kernel rows on disk, where rows are kept there.
+
+        The first decision holds for the whole run, also where it is resumed: a run that keeps rows
+        leaves none out.
+        """
+        run, count = self._run, self._run.count
+        is_decided = count.disk_tier is not None
+        if self._disk is None or (is_decided and not count.keeps_rows):
+            return None
+        tier = self._disk.opened(run.source.n_rows, is_kept=is_decided)
+        if not is_decided:
+            count.disk_tier, count.keeps_rows = tier.decision.reason, tier.decision.keep
+        run.listener(events.TierChosen(tier.decision.reason))
+        if not tier.decision.keep:
+            return None
         if self._inherits is None:
             self._inherits = tier.has_earlier_rows
         run.computed_outputs &= not self._inherits
-        run.count.disk_tier = tier.decision.reason
-        run.listener(events.TierChosen(tier.decision.reason))
         return tier
 
     def _note(self, problem: WorkingProblem) -> None:

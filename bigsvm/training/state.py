@@ -207,6 +207,7 @@ class Counters:
     row_misses: int = 0
     row_reads: int = 0
     disk_tier: str | None = None
+    keeps_rows: bool = False
     bytes_read: int = 0
     seconds: float = 0.0
     certificate_seconds: float = 0.0

@@ -131,7 +131,7 @@ class ActiveRows:
             For working sets of several functions.
         """
         start = Start(working.alpha, working.gradient, last, n_done)
-        shrinks = self.dual.shrinks or leaves_out(last)
+        shrinks = (self.dual.shrinks and not memory.whole_rows) or leaves_out(last)
         if shrinks:
             return self._problem_of(ShrinkingProblem, working.rows, start, memory, self.tiles)
         return self._problem_of(SubProblem, working.rows, start, memory, self.tiles)

@@ -370,8 +370,6 @@ def test_an_error_of_the_tier_below_is_no_error_of_the_disk(tmp_path):
         def fetch(self, variables, rows, slots):
             raise OSError(errno.EIO, "the data cannot be read")
 
-    with pytest.raises(OSError, match="the data cannot be read"):
-        open_tier(tmp_path, Unreadable(), decision=None)
     with open_tier(tmp_path, Unreadable()) as tier:
         fill(tier, 1)
         with pytest.raises(OSError, match="the data cannot be read"):

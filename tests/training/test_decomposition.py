@@ -381,13 +381,15 @@ class Disk:
     def __init__(self, folder, monkeypatch, *, keep):
         monkeypatch.setattr(
             "bigsvm.gram.disk.decide",
-            lambda **seconds: TierDecision(1.0, 0.5, 0.5, keep, "as the test says"),
+            lambda **seconds: TierDecision(1.0, 0.5, keep, "as the test says"),
         )
-        self._cache = DiskCache(str(folder), capacity_bytes=1 << 26, fingerprint={"data": "blobs"})
+        self._cache = DiskCache(
+            str(folder), capacity_bytes=1 << 26, fingerprint={"data": "blobs"}, value_seconds=1e-9
+        )
         self.tiers = []
 
-    def above(self, below, *, n_variables):
-        self.tiers.append(self._cache.above(below, n_variables=n_variables))
+    def opened(self, n_variables, **options):
+        self.tiers.append(self._cache.opened(n_variables, **options))
         return self.tiers[-1]
 
 
