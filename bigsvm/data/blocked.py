@@ -11,6 +11,7 @@ import xxhash
 from bigsvm.data.row_source import RowSource
 from bigsvm.data.rows import as_csr, bytes_of, check_finite, is_sparse, stack_rows
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
+from bigsvm.data.waiting import looked_between
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class BlockedRows(RowSource):
         if self._survey_result is None:
             digest = Digest()
             statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for i in range(len(self._edges) - 1):
+            for i in looked_between(range(len(self._edges) - 1)):
                 block = self._block(i)
                 check_finite(block, int(self._edges[i]))
                 statistics.add(block)

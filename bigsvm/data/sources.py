@@ -46,6 +46,7 @@ from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.store_part import StorePart
 from bigsvm.data.tables import TableRows
+from bigsvm.data.waiting import looked_between
 from bigsvm.data.zarr_chunks import arrays_below
 from bigsvm.data.zarr_sizes import check_array
 from bigsvm.errors import DataError, MemoryBudgetError
@@ -163,7 +164,7 @@ class ArrayRows(RowSource):
         """Hash of the bytes."""
         if self._fingerprint is None:
             digest = Digest()
-            for start in range(0, self.n_rows, self._step()):
+            for start in looked_between(range(0, self.n_rows, self._step())):
                 digest.add(self.read(start, min(start + self._step(), self.n_rows)))
             self._fingerprint = digest.result(self)
         return self._fingerprint
@@ -187,7 +188,7 @@ class ArrayRows(RowSource):
     def _survey(self) -> Statistics:
         if self._statistics is None:
             statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for start in range(0, self.n_rows, self._step()):
+            for start in looked_between(range(0, self.n_rows, self._step())):
                 rows = self.read(start, min(start + self._step(), self.n_rows))
                 check_finite(rows, start)
                 statistics.add(rows)

@@ -13,6 +13,7 @@ from bigsvm.data.row_source import DASK_BLOCK_BYTES, DerivedRows
 from bigsvm.data.rows import place_not_finite
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.statistics import Statistics, statistics_of
+from bigsvm.data.waiting import looked_between
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class ScaledRows(DerivedRows):
     def _survey(self) -> Statistics:
         if self._statistics is None:
             statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for block in self.blocks(_PASS_BYTES):
+            for block in looked_between(self.blocks(_PASS_BYTES)):
                 statistics.add(block.values)
             self._statistics = statistics.result()
         return self._statistics

@@ -1,4 +1,4 @@
-"""What is called while a thread waits for a store on another machine, so that the wait can end."""
+"""What is called in long passes and in waits for other machines, so that they can end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor, Future
 
 P = ParamSpec("P")
@@ -124,6 +124,14 @@ def together(threads: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
 def look_now() -> None:
     """Call what is to be called in waits."""
     _LOOK.get()()
+
+
+def looked_between(blocks: Iterable[T]) -> Iterator[T]:
+    """Yield the blocks of a pass, and look before each but the first one."""
+    for number, block in enumerate(blocks):
+        if number:
+            look_now()
+        yield block
 
 
 def wait(seconds: float) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.statistics import beyond_rounding, far_columns
+from bigsvm.data.waiting import looked_between
 from bigsvm.executors.clients import workers_of
 from bigsvm.executors.folding import fold
 from bigsvm.executors.replies import Expected
@@ -177,7 +178,7 @@ def _moments(
         portable = None if workforce is None or in_memory else source.portable()
         if workforce is None or portable is None:
             with one_blas_thread():
-                for first, block in source.blocks(block_bytes):
+                for first, block in looked_between(source.blocks(block_bytes)):
                     stop = first + block.shape[0]
                     yield from _moments_of_block(block, weights[first:stop], look)
             return

@@ -20,7 +20,7 @@ from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.problem import are_many_classes
 from bigsvm.fit.reduction import Result, RunResources
 from bigsvm.fit.single import SingleReduction
-from bigsvm.fit.trainer import Trainer, open_checkpoint
+from bigsvm.fit.trainer import Trainer, before_training, open_checkpoint
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
 from bigsvm.parameters.checks import check_parameters
@@ -83,8 +83,9 @@ def train_model(
             "certify is False, and such training starts from a few rows, not from a model of all; "
             "set warm_start or certify"
         )
-    source, numbering = narrowed(source)
-    drawn = drawn_for(source, labels, sample_weight, parameters, hooks)
+    with before_training(parameters, hooks):
+        source, numbering = narrowed(source)
+        drawn = drawn_for(source, labels, sample_weight, parameters, hooks)
     if drawn is not None:
         source, labels, sample_weight = drawn, drawn.of(labels), drawn.of(sample_weight)
     reduction = reduction_of(parameters, labels)
@@ -177,11 +178,13 @@ def run_problems(
         source = training_matrix(source)
     scaler = source.scaler  # read before the run, so that a damaged one is found before it
     # The memory, the kernel, and what a checkpoint must agree with.
-    source, plan = problems.plan(source)
-    kernel, centre = find_kernel(
-        parameters, source, problems.sample_weight, block_bytes=plan.block_bytes, hooks=hooks
-    )
-    fingerprint = fingerprint_of(source, kernel, problems.recorded())
+    with before_training(parameters, hooks) as time_left:
+        source, plan = problems.plan(source)
+        kernel, centre = find_kernel(
+            parameters, source, problems.sample_weight, block_bytes=plan.block_bytes, hooks=hooks
+        )
+        fingerprint = fingerprint_of(source, kernel, problems.recorded())
+        parameters = time_left()
     # The run; from here on rows have the order they are trained in.
     problems.arrange(source)
     with (
