@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
+from bigsvm.budget import parse_bytes
 from bigsvm.errors import AdviceWarning, ParameterError
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
     from bigsvm.data.row_values import Order
     from bigsvm.estimators.base import KernelMachine
+
+
+WORTH_STARTING = 2.5
+"""A start from a model saves kernel values if the model took this many times those of the start."""
 
 
 def C_path(
@@ -28,6 +33,9 @@ def C_path(
     worker_memory: int | str | None = None,
 ) -> list[KernelMachine]:
     """Train with several values of C, each starting from the model before; the smallest is first.
+
+    A start costs the kernel values of all rows with the support vectors of that model. Where memory
+    is scarce and the model itself took little more, the next one starts anew.
 
     Parameters
     ----------
@@ -64,7 +72,7 @@ def C_path(
     last = None
     for value in sorted(set(C)):
         model = clone(estimator).set_params(C=value, warm_start=True)
-        if last is not None:
+        if last is not None and _saves_work(last):
             model.model_ = last.model_
         with warnings.catch_warnings():
             # The path may well begin where C is too small.
@@ -77,3 +85,11 @@ def C_path(
     if last is not None and all(model.certificate_["advice"] for model in fitted.values()):
         warnings.warn("; ".join(last.certificate_["advice"]), AdviceWarning, stacklevel=2)
     return [fitted[value] for value in C]
+
+
+def _saves_work(model: KernelMachine) -> bool:
+    """Whether to start from a model: the kernel matrix fits in memory, or the model took long."""
+    n_rows: int = model.model_.provenance["n_rows"]
+    of_start = n_rows * len(model.model_.support)
+    took: int = model.certificate_["n_kernel_evaluations"]
+    return 4 * n_rows**2 <= parse_bytes(model.memory) or took >= WORTH_STARTING * of_start

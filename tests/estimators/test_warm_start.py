@@ -81,3 +81,36 @@ def test_a_model_of_other_rows_or_another_kind_is_refused():
     model = bigsvm.SVC(warm_start=True).fit(X, y)
     with pytest.raises(ParameterError, match="squared hinge"):
         model.set_params(loss="squared_hinge").fit(X, y)
+
+
+def overlapping(n):
+    """Two classes of which most rows are support vectors where C is small."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 8)).astype(np.float32)
+    return X, X[:, 0] * X[:, 1] + 0.5 * rng.standard_normal(n)
+
+
+PATHS = {
+    "svc": (bigsvm.SVC(gamma=0.1), 2000, "2500kB", False),
+    "squared hinge": (bigsvm.SVC(gamma=0.1, loss="squared_hinge"), 2000, "2500kB", None),
+    "svr": (bigsvm.SVR(gamma=0.1), 1500, "2500kB", None),
+    "whole rows": (bigsvm.SVC(gamma=0.1, working_set="all"), 1500, "2500kB", True),
+}
+"""Estimator, rows, memory, and whether a start saves kernel values."""
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_a_path_in_scarce_memory_computes_no_more_kernel_values(kind):
+    estimator, n, memory, starts = PATHS[kind]
+    X, z = overlapping(n)
+    y = z if kind == "svr" else z > 0
+    values, estimator = [0.1, 1.0, 10.0], clone(estimator).set_params(memory=memory, n_jobs=1)
+    path = bigsvm.C_path(estimator, X, y, C=values)
+    alone = [clone(estimator).set_params(C=value).fit(X, y) for value in values]
+    ours, theirs = (
+        [model.certificate_["n_kernel_evaluations"] for model in models] for models in (path, alone)
+    )
+    assert sum(ours) <= sum(theirs)
+    assert starts is None or (ours != theirs) == starts
+    for one, other in zip(path, alone, strict=True):
+        assert one.objective_ == pytest.approx(other.objective_, rel=1e-4)
