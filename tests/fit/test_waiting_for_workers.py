@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import threading
 import time
 
 import numpy as np
