@@ -94,8 +94,8 @@ def command(
     if side is not None and json and image is None:
         raise typer.BadParameter("--side is for drawing; --json without --image draws nothing")
     if image is not None:
-        check_image_path(image, "--image", overwrite=overwrite)
         check_apart((store, model), {"--image": image})
+        check_image_path(image, "--image", overwrite=overwrite)
     elif overwrite:
         raise typer.BadParameter("--overwrite needs --image")
     with Interruption() as interruption, Display(quiet=quiet) as display:

@@ -216,6 +216,8 @@ def predictions_path(
         if is_stream(path) and not path.is_dir():
             return path
         _check_place(path, what, DataError)
+        if _is_standard_output(path):
+            raise DataError(f"{path} is where standard output goes; give {name} -, or another file")
     check_apart(inputs, {name: path})
     _check_new(path, name, overwrite=overwrite)
     return path

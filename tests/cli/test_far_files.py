@@ -107,11 +107,13 @@ def test_commands_read_and_write_them(data, place, temporary, tmp_path):
     theirs = KernelExpansion.load(data / "model")
     np.testing.assert_array_equal(KernelExpansion.load(url).coefficients, theirs.coefficients)
     assert answer("info", url)["path"] == url
-    for options in ([], ["--decision-function"]):
+    for options in ([], ["--decision-function", "--overwrite"]):
         run_here("predict", data / "test.zarr", data / "model", "-o", tmp_path / "p", *options)
         told = answer("predict", data / "test.zarr", url, "-o", f"{place}/p", *options)
         assert told["output"] == f"{place}/p"
         assert objects_in(place)["p"] == (tmp_path / "p").read_bytes()
+    told = error_of("predict", data / "test.zarr", url, "-o", f"{place}/p")
+    assert f"{place}/p exists, so it is not replaced" in told
     assert os.listdir(temporary) == []
 
 

@@ -106,7 +106,8 @@ def test_an_export_is_predicted_from_like_the_model(data, tmp_path):
     run_here("export", data / "model", tmp_path / "libsvm", "--to", "libsvm")
     for source in (data / "test.libsvm", data / "test.zarr"):
         for model, name in ((data / "model", "ours"), (tmp_path / "libsvm", "exported")):
-            run_here("predict", source, model, "--decision-function", "-o", tmp_path / name)
+            options = ("--decision-function", "--overwrite", "-o", tmp_path / name)
+            run_here("predict", source, model, *options)
         ours, exported = np.loadtxt(tmp_path / "ours"), np.loadtxt(tmp_path / "exported")
         np.testing.assert_allclose(exported, ours, atol=1e-5)
 

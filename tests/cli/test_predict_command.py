@@ -47,7 +47,7 @@ class TestPredict:
         (tmp_path / "fewer").write_text("1 1:1\n")
         values = {}
         for name, n_more in (("many", 1), ("fewer", 0)):
-            options = ("--decision-function", "-o", tmp_path / "values")
+            options = ("--decision-function", "--overwrite", "-o", tmp_path / "values")
             record = answer("predict", tmp_path / name, data / "model", *options)
             assert record["n_more_columns"] == n_more
             values[name] = float((tmp_path / "values").read_text())

@@ -121,7 +121,7 @@ class TestTrainAndPredict:
         """Decision values of a source of the test rows, in the order of their text."""
 
         def values(source):
-            options = ("--decision-function", "-o", tmp_path / "values")
+            options = ("--decision-function", "--overwrite", "-o", tmp_path / "values")
             run_here("predict", source, scaled / "model", *options)
             return np.loadtxt(tmp_path / "values")
 
