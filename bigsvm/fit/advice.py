@@ -221,6 +221,8 @@ def _facts_of(
     # Weights that somebody gives to classes may be meant to lead to one of them.
     if facts.learns == "rows" or not len(here) or isinstance(parameters.class_weight, Mapping):
         return facts
+    if parameters.class_weight is not None:  # balanced
+        sample = sample._replace(others=1 - 1 / len(model.classes or (0, 1)))
     return facts._replace(**_of_classes(model, sample, here, values))
 
 

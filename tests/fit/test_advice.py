@@ -116,6 +116,18 @@ def test_of_a_usual_fit_nothing_is_predicted(load):
     assert bigsvm.SVC().fit(*load(return_X_y=True)).certificate_["advice"] == []
 
 
+def test_balanced_classes_count_equally(monkeypatch):
+    """Their errors are not measured by those of predicting the frequent class everywhere."""
+    X, y = make_moons(1000, noise=0.35, random_state=0)
+    X, y = np.delete(X, np.flatnonzero(y)[50:], 0), np.delete(y, np.flatnonzero(y)[50:])
+    seen, said = [], advice.sentences
+    monkeypatch.setattr(advice, "_is_suspicious", lambda *_: True)
+    monkeypatch.setattr(advice, "sentences", lambda facts: seen.append(facts) or said(facts))
+    bigsvm.SVC(class_weight="balanced").fit(X, y)
+    assert seen[0].others == 0.5
+    assert seen[0].skill > advice.POOR
+
+
 @pytest.mark.usefixtures("nothing_is_predicted")
 def test_very_many_functions_are_not_looked_at(monkeypatch):
     monkeypatch.setattr(advice, "MOST_VALUES", 45 * advice.RANDOM)
