@@ -97,6 +97,15 @@ def test_errors_that_are_no_refusals_are_raw(monkeypatch):
     assert verdict.judge({**PLAIN, "params": {**PLAIN["params"], "C": -1.0}}).how == "refused"
 
 
+def test_a_case_that_takes_too_much_processor_time_is_ended_with_its_stack():
+    judge = random.Judge(0.2)  # less than it takes to import NumPy and compiled code
+    how, why = judge(PLAIN)
+    judge.close()
+    assert how == "raw"
+    assert "it hung or died" in why
+    assert 'File "' in why
+
+
 def test_a_process_that_died_is_replaced():
     judge = random.Judge(600)
     assert judge(PLAIN) == ("right", "")

@@ -21,6 +21,7 @@ import random
 import re
 import select
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,8 +33,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SECONDS = 120
-"""Of a case, at most: most take less than one."""
+SECONDS = 60
+"""CPU seconds of a case, at most: most take less than one."""
+BUSY = 15
+"""Times as many seconds may pass, on a busy machine."""
 CORPUS = Path(__file__).with_name("random_cases.json")
 SCRIPT = Path(__file__).parents[1] / "reliability.py"
 KERNELS = (*("linear", "poly", "rbf", "rbf", "rbf", "sigmoid", "laplacian", "precomputed", "own"),)
@@ -182,7 +185,7 @@ class Judge:
             process.stdin.write(json.dumps(case) + "\n")
             process.stdin.flush()
         # The process ends itself, with its stack, where a case takes too long.
-        ready, _, _ = select.select([process.stdout], [], [], 2 * self._seconds)
+        ready, _, _ = select.select([process.stdout], [], [], 2 * BUSY * self._seconds + 300)
         line = process.stdout.readline() if ready else ""
         if line:
             how, why = json.loads(line)
@@ -219,10 +222,14 @@ def _judge_lines(seconds: float) -> None:
 
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
+    # The stack, and then the signal's own action, which is the end.
+    faulthandler.register(signal.SIGPROF, chain=True)
     for line in sys.stdin:
-        faulthandler.dump_traceback_later(seconds, exit=True)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        faulthandler.dump_traceback_later(BUSY * seconds, exit=True)
         how, why = judge(json.loads(line))
         faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(json.dumps([how, why]) + "\n")
         answers.flush()
 
@@ -307,7 +314,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="most for a case")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="CPU seconds, most for a case"
+    )
     parser.add_argument("--case", help="one case as JSON, judged in this process")
     parser.add_argument("--corpus", action="store_true", help=f"the cases of {CORPUS.name}")
     parser.add_argument("--judge", type=float, help=argparse.SUPPRESS)
