@@ -371,7 +371,7 @@ of that; `refused` is an error of one sentence, most often as the memory drawn i
 infeasible, or the data were spoilt on purpose; `wrong` is anything else, and `raw` an error of
 Python's own, a crash, or a fit that does not end.
 """,
-        (Table("random", ("reliability.py random",)),),
+        (Table("random", ("random --cases",)),),
     ),
     Section(
         "Probabilities of many classes",
