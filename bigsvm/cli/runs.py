@@ -114,6 +114,8 @@ class Run:
                 raise ValueError(f"there is no parameter {name!r}")
             if not (all(map(_is_weight, value)) if is_weights else _is_plain(value)):
                 raise ValueError(f"the parameter {name} is none that a command has")
+        if not isinstance(self.parameters.get("checkpoint_copy"), str | None):
+            raise ValueError("checkpoint_copy is no URL")
 
     def updated(self, changes: dict[str, Any]) -> Run:
         """Build the same run with some parameters replaced."""

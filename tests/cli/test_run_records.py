@@ -49,6 +49,7 @@ CHANGES = {
     "a deep weight": {"parameters": {"class_weight": [[[[1]]]]}},
     "weights of words": {"parameters": {"class_weight": [["a", "b"]]}},
     "a cache that is no path": {"cache_dir": 1},
+    "a copy that is no URL": {"parameters": {"formulation": "c-svc", "checkpoint_copy": 7}},
     "an unknown numbering": {"zero_based": "perhaps"},
 }
 
