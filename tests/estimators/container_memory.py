@@ -306,7 +306,7 @@ def labels(folder, n_rows):
 
 
 def model(memory):
-    return bigsvm.SVC(memory=memory, C=0.1, gamma=0.001, tol=0.5, n_jobs=2, max_time=3)
+    return bigsvm.SVC(memory=memory, C=0.1, gamma=0.001, tol=0.5, n_jobs=2, max_iter=2000)
 
 
 def act(action, X, y, memory, fitted, new):
