@@ -15,7 +15,7 @@ from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.errors import ClusterError, DataError
-from bigsvm.executors import audit
+from bigsvm.executors import audit, passes, workforce
 from bigsvm.fit import pair_workers
 from bigsvm.one_vs_one import small as small_pairs
 
@@ -43,6 +43,15 @@ def workers(request):
     with opened_cluster(request.param) as cluster, distributed.Client(cluster) as client:
         client.wait_for_workers(request.param)
         yield client
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Wait for the faulty worker on a busy machine too, where others could do its work."""
+    for name in ("OPEN_SECONDS", "JOIN_SECONDS"):
+        monkeypatch.setattr(workforce, name, 1e9)
+    for name in ("LATE_SECONDS", "SILENT_SECONDS"):
+        monkeypatch.setattr(passes, name, 1e9)
 
 
 @pytest.fixture
