@@ -45,6 +45,7 @@ def data(tmp_path_factory):
     return folder, X[300:], y[300:], fitted
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # of rows that are not scaled
 def test_training_puts_the_scaler_into_the_model(data):
     folder, _, _, fitted = data
     scaled = bigsvm.open_store(folder / "train-scaled")
@@ -115,6 +116,7 @@ def test_laziness_survives(data, monkeypatch):
     assert spans == [(0, 100)]
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # of rows that are not scaled
 def test_a_store_scaled_in_another_way_is_refused(data):
     folder, _, _, fitted = data
     message = r"were scaled with other parameters \(standard\) than those the model .*--like"
