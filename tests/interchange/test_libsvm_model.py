@@ -436,6 +436,7 @@ def test_float32_rows_far_from_the_origin_keep_their_values(moons, tmp_path):
     np.testing.assert_allclose(values, fitted.decision_function(X), atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # to lower epsilon
 def test_model_without_support_vectors_is_exported(moons, tmp_path):
     X, _ = moons
     fitted = bigsvm.SVR(epsilon=9).fit(X, X[:, 0])
