@@ -90,7 +90,11 @@ class _Part(NamedTuple):
             ridge = np.where(with_ridge, self.ridge, 1.0)
             best = np.where(with_ridge, np.clip(excess / ridge, self.lower, self.upper), 0.0)
             return float(best @ (excess - 0.5 * ridge * best))
-        return float(np.maximum(excess, 0) @ self.upper + np.minimum(excess, 0) @ self.lower)
+        rise, fall = np.maximum(excess, 0), np.minimum(excess, 0)
+        if np.isfinite(self.upper).all() and np.isfinite(self.lower).all():
+            return float(rise @ self.upper + fall @ self.lower)
+        is_lost = ((rise > 0) & np.isposinf(self.upper)) | ((fall < 0) & np.isneginf(self.lower))
+        return np.inf if is_lost.any() else 0.0
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class Formulation(Problem):
     def alpha_from(self, earlier: EarlierModel) -> F8:
         """Return alpha of a model's rows, with C scaled to this problem's; it may be infeasible."""
         beta, C = earlier.coefficients, self.chosen().get("C")
-        if earlier.C is not None and C is not None:
+        if earlier.C is not None and C is not None and max(earlier.C, C) < np.inf:
             beta = beta * (C / earlier.C)
         if self.n_faces == 1:
             return beta

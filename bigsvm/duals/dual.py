@@ -52,6 +52,13 @@ class Standing(Protocol):
 StandingT = TypeVar("StandingT", bound=Standing)
 
 
+class EndlessError(Exception):
+    """Raised by steps on variables without upper bounds that grow without end: there is no optimum.
+
+    The steps stay where they are.
+    """
+
+
 class ExactKernel(Protocol):
     """Kernel values in float64.
 

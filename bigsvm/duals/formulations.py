@@ -99,16 +99,23 @@ class Classification(Formulation):
         """C_i of `rows`: C · class weight · sample weight."""
         negative, positive = self.class_weight
         bound = np.where(self.sign[rows] > 0, C * positive, C * negative)
-        return bound if self.sample_weight is None else bound * self.sample_weight[rows]
+        return bound if self.sample_weight is None else times(bound, self.sample_weight[rows])
+
+
+def times(C: float | F8, weights: F8) -> F8:
+    """Bounds C · weight, (m,): where a weight is 0 the bound is 0, also of an infinite C."""
+    if np.isfinite(C).all():
+        return C * weights
+    return np.where(weights > 0, C, 0.0)
 
 
 def check_penalty(C: float) -> None:
     """Refuse a C of squared losses that is no finite number above 0, or has no ridge in float32."""
     check_parameter("C", C)
-    if C < SMALLEST_PENALTY:
+    if not SMALLEST_PENALTY <= C < np.inf:
         raise ParameterError(
-            f"C is {C!r}; with squared losses it must be at least {SMALLEST_PENALTY:.2g}, as 1 / C "
-            "is a number of float32"
+            f"C is {C!r}; with squared losses it must be finite and at least "
+            f"{SMALLEST_PENALTY:.2g}, as 1 / C is a number of float32 above 0"
         )
 
 
@@ -311,7 +318,7 @@ class Regression(Formulation):
         return float(self.target.std())
 
     def _two(self, rows: Selection, epsilon: float) -> tuple[Segment, ...]:
-        target, bound = self.target[rows], self.C * self.weights(rows)
+        target, bound = self.target[rows], times(self.C, self.weights(rows))
         zeros = np.zeros(len(target))
         return (
             Segment(Box(target - epsilon, zeros, bound), group=0),

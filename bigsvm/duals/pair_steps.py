@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.duals.abilities import Leap
-from bigsvm.duals.dual import Steps
+from bigsvm.duals.dual import EndlessError, Steps
 from bigsvm.duals.interior_point import BoxVariables, interior_point, needed_bytes
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ def is_last_of_kept(formulation: Formulation, last: I8, size: int) -> bool:
     return bool(kept.any()) and is_last_pair(formulation, last[:2], int(kept.sum()))
 
 
+MOST_GROWTH = 1e10
+"""Most of twice the objective without bounds, in units of the inverse of the largest kernel value
+and of the square of the linear term. The distance of two classes is then at most 2e-5 of that of
+the rows from the origin of the kernel's space, which float32 kernel values do not tell from 0."""
+
+
 class PairSteps(Steps):
     """The state of pair steps, laid out for `bigsvm.core.smo`.
 
@@ -107,6 +113,16 @@ class PairSteps(Steps):
         if start.last is not None:
             self.state.pair[:] = start.last
         self.state.counters[0] = start.n_done
+        upper, ridge = self._spread(self.state.upper), self._spread(self.state.ridge)
+        self._linear: F8 | None = None
+        # Only C = inf has neither bounds nor ridges.
+        if np.isposinf(upper).any() and not ridge.any():
+            self._linear = np.stack([segment.box.linear for segment in segments])
+            # Whether these are all rows with a coefficient.
+            self._is_alone = not self.state.alpha.any() and np.array_equal(
+                self._spread(self.state.gradient), self._linear
+            )
+            self._scale = diagonal.max() / (MOST_GROWTH * np.square(self._linear).max())
 
     def _with_slack(self, values: F8, end: float) -> F8:
         """Append the slack variable's value, where there is one, to (n_segments, m)."""
@@ -172,8 +188,28 @@ class PairSteps(Steps):
     def advance(
         self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int
     ) -> tuple[int, int]:
-        """Take pair steps; see `bigsvm.core.smo.run`."""
-        return self._advance(self.state, rows, slots, used, tol, max_steps)
+        """Take pair steps; see `bigsvm.core.smo.run`.
+
+        Raises
+        ------
+        EndlessError
+        """
+        progress = self._advance(self.state, rows, slots, used, tol, max_steps)
+        if self._linear is not None and self._is_endless(self._linear):
+            raise EndlessError
+        return progress
+
+    def _is_endless(self, linear: F8) -> bool:
+        """Whether the optimum, if there is one, is beyond what float32 can tell from none.
+
+        On the line through 0 and alpha the objective reaches ``(linearᵀα)² / 2 αᵀKα``, so that the
+        optimum is at least this. Of two classes it is 2 over the square of their distance. Where
+        other rows have a part in the gradient, ``αᵀKα`` is taken to be what a maximum makes it.
+        """
+        alpha, gradient = self._spread(self.state.alpha), self._spread(self.state.gradient)
+        gain = float((linear * alpha).sum())
+        square = float((alpha * (linear - gradient)).sum()) if self._is_alone else 2 * gain
+        return bool(gain**2 * self._scale > max(square, 0.0))
 
     @property
     def leaps(self) -> Self:

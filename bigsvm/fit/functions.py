@@ -15,6 +15,7 @@ from bigsvm.duals.function_steps import STATE_BYTES
 from bigsvm.duals.functions import FunctionsDual
 from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.variables import Variables, decision_of
+from bigsvm.training.result import finite_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +124,7 @@ def _results_of(trained: Functions, result: TrainingResult) -> Iterator[Training
                 certificate,
                 gap=standing.gap,
                 objective=standing.objective,
-                duality_gap=standing.duality_gap,
+                duality_gap=finite_or_none(standing.duality_gap),
             )
         yield replace(
             result,

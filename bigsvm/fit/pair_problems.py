@@ -146,7 +146,8 @@ class ClassPairs:
         """Whether pairs of small classes need no runs: with bounds, by the usual steps."""
         parameters = self._parameters
         usual = parameters.working_set != "all" and parameters.selection in ("auto", "second-order")
-        bounded = self.name in (CSVC.name, NuClassification.name)
+        is_hard = self.name == CSVC.name and not np.isfinite(parameters.C)
+        bounded = self.name in (CSVC.name, NuClassification.name) and not is_hard
         return bounded and usual and not parameters.takes_kernel_matrix
 
     @property

@@ -117,6 +117,8 @@ def _dealt(
         shared: NDArray[np.float64] = total * weight / np.add.reduceat(weight, first)[variable]
         return shared
     width = sum((box.upper - box.lower for box, _, _ in segments), np.zeros(len(variable)))
+    if not np.isfinite(width).all():
+        width = np.minimum(width, total)
     filled = np.cumsum(width)
     # The widths of the boxes of earlier rows of the same variable.
     earlier = filled - width - (filled - width)[first][variable]

@@ -47,7 +47,7 @@ BYTES_PER_SUPPORT = 16
 """Bytes per support vector in the body: a row number and its coefficient."""
 ENDS = (
     StopReason.CONVERGED, StopReason.STALLED, StopReason.SAMPLED, StopReason.CORE_FULL,
-    StopReason.SETTLED, StopReason.USED_UP,
+    StopReason.SETTLED, StopReason.USED_UP, StopReason.ENDLESS,
 )  # fmt: skip
 """Stop reasons after which a pair is not trained again."""
 MOST_COUNTED = 1 << 62

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -39,6 +40,12 @@ def check_parameters(p: TrainingParameters) -> None:
         )
     if p.loss != "hinge" and p.formulation != "c-svc":
         raise ParameterError(f"loss {p.loss!r} is for c-svc, not {p.formulation}")
+    has_hard_form = p.formulation == "eps-svr" or (p.formulation, p.loss) == ("c-svc", "hinge")
+    if p.C == math.inf and not has_hard_form:
+        raise ParameterError(
+            f"C is inf, which is for eps-svr and for c-svc with the loss 'hinge', not for "
+            f"{p.formulation} with the loss {p.loss!r}; give a finite number"
+        )
 
 
 def _check_values(p: TrainingParameters) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bigsvm.parameters.declaration import NOT_NEGATIVE, POSITIVE, PROBLEM, Kind, Rule, parameter
+from bigsvm.parameters.declaration import NOT_NEGATIVE, PROBLEM, Kind, Rule, parameter
 from bigsvm.parameters.names import CalibrationName, LossName
 
 FormulationName = Literal[
@@ -107,11 +107,17 @@ class ProblemParameters:
     )
     C: float = parameter(
         1.0,
-        "Penalty of the loss; > 0.",
+        """
+        Penalty of the loss; > 0.
+
+        ``inf`` allows no loss: the hard margin of c-svc with the loss ``"hinge"``, and of eps-svr a
+        tube that has all targets inside. Where there is no such function, training ends unconverged
+        and says so.
+        """,
         recorded=True,
         panel=PROBLEM,
         formulations=all_but("nu-svc", "one-class"),
-        rule=POSITIVE,
+        rule=Rule(lambda value: value > 0, "a number > 0"),
     )
     nu: float = parameter(
         0.5,

@@ -9,7 +9,13 @@ import scipy.sparse as sp
 
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training.learning_curve import LearningCurve
-from bigsvm.training.result import Certificate, KnownPoint, StopReason, TrainingResult
+from bigsvm.training.result import (
+    Certificate,
+    KnownPoint,
+    StopReason,
+    TrainingResult,
+    finite_or_none,
+)
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8
@@ -50,7 +56,7 @@ def conclude(
         tol=tol,
         objective=standing.objective if standing else None,
         gap=standing.gap if standing else None,
-        duality_gap=standing.duality_gap if standing else None,
+        duality_gap=finite_or_none(standing.duality_gap) if standing else None,
         n_support=len(support),
         n_bounded=n_bounded,
         n_sweeps=count.n_sweeps,

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.data.waiting import looking
+from bigsvm.duals.dual import EndlessError
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.weights import weighted_rows
@@ -162,6 +163,8 @@ class Decomposition:
                     phases[self.count.phase]()
         except Stopped as stopped:
             self._stop = stopped.reason
+        except EndlessError:
+            self._stop = StopReason.ENDLESS
         except SURROUNDINGS_FAILED:
             self._run.save()
             raise

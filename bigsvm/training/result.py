@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,7 @@ class StopReason(StrEnum):
     SETTLED = "settled"
     USED_UP = "used_up"
     CALLBACK = "callback"
+    ENDLESS = "endless"
 
     @property
     def sentence(self) -> str:
@@ -46,6 +48,9 @@ class StopReason(StrEnum):
             StopReason.USED_UP: "memory held no more random rows to draw, and others would still "
             "gain; give more memory, or shuffle the rows in a store",
             StopReason.CALLBACK: "a callback ended it",
+            StopReason.ENDLESS: "C is inf, and no function has all rows on the right side of their "
+            "margins (of a regression, in its tube), so that coefficients grow without end; give a "
+            "finite C, or another kernel",
         }[self]
 
     @property
@@ -61,6 +66,11 @@ CLUSTER_COSTS = ("n_workers", "tasks", "tasks_again", "bytes_sent", "bytes_retur
 """What a certificate has besides where the workers of a cluster took part, of this process alone:
 most workers at a time, tasks done, tasks started once more because a worker was late or gone, bytes
 sent to workers, and bytes of results."""
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a number as certificates have it: None where it is infinite or NaN."""
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class Certificate:
     gap : float or None
         KKT gap over all rows (libsvm-2.2.txt, section 4.1, maximal violating pair).
     duality_gap : float or None
-        Primal minus dual objective.
+        Primal minus dual objective; None where C is inf and a row has a loss, be it by rounding.
     n_support, n_bounded : int
     n_sweeps, n_iter : int
         Passes over all rows; pair steps.
