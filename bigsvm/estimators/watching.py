@@ -204,7 +204,7 @@ class FitWatch:
 
     def __call__(self, event: events.Event) -> None:
         """Take an event."""
-        if isinstance(event, events.ManyClasses):
+        if isinstance(event, events.WARNINGS):
             warnings.warn(event.sentence, UserWarning, stacklevel=2)
             return
         self._progress(event)

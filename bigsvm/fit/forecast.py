@@ -21,6 +21,7 @@ from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.narrow import narrowed
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
+from bigsvm.fit.left_out import leave_out
 from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.train import reduction_of, train_model
 from bigsvm.parameters import FIELDS
@@ -28,7 +29,7 @@ from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import WITH_CLASSES
 from bigsvm.training.checkpoint import KEPT
-from bigsvm.training.events import Hooks, ManyClasses, Sampled
+from bigsvm.training.events import WARNINGS, Hooks, Sampled
 from bigsvm.working_sets.scopes import DIRECT_ROWS
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def forecast(
     samples: list[Sample] = []
 
     def listener(event: Event) -> None:
-        if not isinstance(event, ManyClasses):  # known since the memory was projected
+        if not isinstance(event, WARNINGS):  # known since the memory was projected
             hooks.listener(event)
 
     def train(n_rows: int) -> Sample:
@@ -245,10 +246,12 @@ def projected_parts(
     ParameterError, DataError, MemoryBudgetError
     """
     check_parameters(parameters)
+    hooks, make_reduction = hooks or Hooks(), reduction_of(parameters, labels)
+    left_out = leave_out(parameters, labels, sample_weight, hooks.listener)
+    if left_out is not None:
+        labels, parameters = left_out.labels, left_out.parameters
     source, _ = narrowed(source)
-    reduction = reduction_of(parameters, labels)(
-        source, labels, sample_weight, parameters, hooks or Hooks(), None
-    )
+    reduction = make_reduction(source, labels, sample_weight, parameters, hooks, None)
     return reduction.plan(source)[1].projected
 
 

@@ -124,7 +124,7 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
     DataError
         As `encode_classes`, or more than two.
     """
-    classes = _classes_of(labels, n_rows)
+    classes = classes_of(labels, n_rows)
     if len(classes) != 2:
         if len(classes) == 1:
             raise DataError(
@@ -158,14 +158,14 @@ def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDA
         One class only, labels that have no order, that no model can name or that are targets of a
         regression, or another number of labels than rows.
     """
-    classes = _classes_of(labels, n_rows)
+    classes = classes_of(labels, n_rows)
     if len(classes) < 2:
         raise DataError(f"y has one class only ({classes[0]}); at least two are needed")
     return classes, np.searchsorted(classes, labels).astype(np.int32)
 
 
-def _classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
-    """Distinct labels, sorted."""
+def classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
+    """Distinct labels, sorted, which are checked as by `encode_classes`."""
     _check_length(labels, n_rows)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         row = np.flatnonzero(~np.isfinite(labels))[0]

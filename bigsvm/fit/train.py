@@ -15,6 +15,7 @@ from bigsvm.fit.drawing import drawn_for, of_all_rows
 from bigsvm.fit.fingerprint import fingerprint_of, provenance_of
 from bigsvm.fit.gamma import find_kernel
 from bigsvm.fit.held_out import calibrate
+from bigsvm.fit.left_out import leave_out
 from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.problem import are_many_classes
@@ -59,7 +60,8 @@ def train_model(
     labels : (n,) array or None
         Two distinct values or more, of any sortable type, or targets; none for one class.
     sample_weight : (n,) float64 or None
-        In [0, ∞); 2 means the row twice, 0 that it is not there.
+        In [0, ∞); 2 means the row twice, 0 that it is not there. A class without a row of positive
+        weight is left out, and the model keeps its name.
     parameters : TrainingParameters
     hooks : Hooks, optional
     start : KernelExpansion, optional
@@ -83,20 +85,25 @@ def train_model(
             "certify is False, and such training starts from a few rows, not from a model of all; "
             "set warm_start or certify"
         )
+    make_reduction = reduction_of(parameters, labels)
+    left_out = leave_out(parameters, labels, sample_weight, hooks.listener)
+    if left_out is not None:
+        labels, parameters, start = left_out.labels, left_out.parameters, left_out.start(start)
     with before_training(parameters, hooks):
         source, numbering = narrowed(source)
         drawn = drawn_for(source, labels, sample_weight, parameters, hooks)
     if drawn is not None:
         source, labels, sample_weight = drawn, drawn.of(labels), drawn.of(sample_weight)
-    reduction = reduction_of(parameters, labels)
     # Only `train_by` holds the labels from here on: 8 bytes a row that the budget does not count.
     last_reference = [labels]
     del labels
     model = train_by(
-        reduction, source, last_reference.pop(), sample_weight, parameters, hooks, start
+        make_reduction, source, last_reference.pop(), sample_weight, parameters, hooks, start
     )
     if drawn is not None:
         model = of_all_rows(model, drawn)
+    if left_out is not None:
+        model = left_out.in_model(model)
     if numbering is None:
         return model
     # A centre would have one value per column, so it is left out: predictions find their own.

@@ -45,7 +45,7 @@ from bigsvm.interchange.libsvm_vectors import read_vectors
 from bigsvm.interchange.range_file import read_range
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
-from bigsvm.votes import libsvm_coefficients, pair_functions, pairs_in_order
+from bigsvm.votes import libsvm_coefficients, pair_classes, pair_functions, pairs_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,6 +124,10 @@ def write_libsvm_model(
         raise ModelError(f"cannot write the model {path}: {error}") from error
 
 
+SURE = 50.0
+"""Slope of a sigmoid that is 0 at -1 and 1 at 1, but for rounding."""
+
+
 class LaidOut(NamedTuple):
     """A model in LIBSVM's order and signs.
 
@@ -195,6 +199,10 @@ def _sigmoids(model: KernelExpansion) -> tuple[NDArray[np.float64], NDArray[np.f
     if model.calibration is None or model.calibration.method != "sigmoid":
         return np.empty(0), np.empty(0)
     slopes, offsets = np.broadcast_to(model.calibration.numbers, (2, model.n_functions))
+    if model.left_out:
+        is_constant = np.isin(pair_classes(len(model.classes or ())), model.left_out).any(axis=0)
+        # The values of these pairs are 1 and -1.
+        slopes, offsets = np.where(is_constant, SURE, slopes), np.where(is_constant, 0, offsets)
     return slopes, offsets
 
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from bigsvm import votes
 from bigsvm.calibration import Calibration
+from bigsvm.data.rows import ascend_below
 from bigsvm.data.scaler import Scaler
 from bigsvm.identity import PYTHON
 from bigsvm.kernels import identity_of_kernel, kernel_from
@@ -112,7 +113,7 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     n, d = len(support), header["n_features"]
     if not is_count(d) or not 1 <= d <= MOST_COLUMNS:
         raise ValueError(f"it has {d!r} columns")
-    provenance = _provenance(header["provenance"])
+    provenance = _provenance(header["provenance"], len(classes or ()))
     names = provenance.get("feature_names")
     if names is not None and len(names) != d:
         raise ValueError(f"it has names of {len(names)} columns instead of {d}")
@@ -203,7 +204,7 @@ def _classes(labels: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
     return labels
 
 
-def _provenance(provenance: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has it)
+def _provenance(provenance: Any, n_classes: int) -> dict[str, Any]:  # noqa: ANN401 (as JSON has it)
     """Provenance of the model; entries that are read later are checked."""
     check_plain("provenance", provenance)
     if provenance.get("first_index") not in (None, 0, 1):
@@ -216,6 +217,11 @@ def _provenance(provenance: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has
     for name in ("parameters", "estimator"):
         if not isinstance(provenance.get(name, {}), dict):
             raise ValueError(f"{name} is not an object")
+    left_out = provenance.get("left_out", [])
+    if not isinstance(left_out, list) or not all(map(is_count, left_out)):
+        raise ValueError(f"left_out is {repr(left_out)[:40]}")
+    if left_out and not ascend_below(np.array(left_out), n_classes):
+        raise ValueError(f"left_out is {repr(left_out)[:40]}, of {n_classes} classes")
     names = provenance.get("feature_names")
     if names is not None and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)

@@ -188,6 +188,11 @@ class KernelExpansion:
         return 2 if traits_of(self.formulation).learns == "rows" else 0
 
     @property
+    def left_out(self) -> list[int]:
+        """Places of classes of which no row had a weight: they are never predicted."""
+        return list(self.provenance.get("left_out", []))
+
+    @property
     def n_functions(self) -> int:
         """Number of functions: 1, or the number that the rule needs."""
         return int(np.size(self.intercept))
@@ -374,7 +379,18 @@ class KernelExpansion:
         """
         if self.calibration is None:
             raise ParameterError("the model has no calibration; train it with one")
-        return class_probabilities(self.calibration, values, self.rule, self.n_probabilities)
+        k, left_out = self.n_probabilities, self.left_out
+        if not left_out:
+            return class_probabilities(self.calibration, values, self.rule, k)
+        kept = np.delete(np.arange(k), left_out)
+        functions = kept
+        if self.rule in votes.OF_PAIRS:
+            functions = np.flatnonzero(np.isin(votes.pair_classes(k), kept).all(axis=0))
+        probabilities = np.zeros((len(values), k))
+        probabilities[:, kept] = class_probabilities(
+            self.calibration, values[:, functions], self.rule, len(kept)
+        )
+        return probabilities
 
     def _of_classes(
         self,

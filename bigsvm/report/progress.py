@@ -214,7 +214,7 @@ class TrainingProgress:
     def __call__(self, event: events.Event) -> None:
         """Show an event."""
         match event:
-            case events.ManyClasses():
+            case events.ManyClasses() | events.ClassesLeftOut():
                 self._display.warn(event.sentence)
             case events.Planned():
                 self._planned(event)

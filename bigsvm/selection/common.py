@@ -130,7 +130,7 @@ def watched(estimator: KernelMachine) -> Iterator[events.Listener]:
         show = TrainingProgress(display)
 
         def listener(event: events.Event) -> None:
-            if isinstance(event, events.ManyClasses):
+            if isinstance(event, events.WARNINGS):
                 warnings.warn(event.sentence, UserWarning, stacklevel=2)
             else:
                 show(event)

@@ -110,13 +110,13 @@ class LineResult(NamedTuple):
         Place of the point, number of the fold, and the result or why there is none.
     error : MemoryBudgetError or None
         What has ended the line.
-    told : list of ManyClasses
+    told : list of ManyClasses and ClassesLeftOut
         Events that a warning is made of.
     """
 
     fits: list[tuple[int, int, FoldFit | BigsvmError]]
     error: MemoryBudgetError | None
-    told: list[events.ManyClasses]
+    told: list[events.ManyClasses | events.ClassesLeftOut]
 
     @property
     def nbytes(self) -> int:
@@ -357,10 +357,10 @@ def fit_line_here(sent: SentJob, pieces: list[Any], number: int) -> Done:
     about: SentFits = pieces[0]
     common: tuple[FoldFits, list[Line]]
     common = job.kept((about.name,), lambda: _put_together(job, pieces), 0)
-    told: list[events.ManyClasses] = []
+    told: list[events.ManyClasses | events.ClassesLeftOut] = []
 
     def listener(event: events.Event) -> None:
-        if isinstance(event, events.ManyClasses):
+        if isinstance(event, events.WARNINGS):
             told.append(event)
 
     hooks = events.Hooks(listener=listener, interrupted=watch_for_end())

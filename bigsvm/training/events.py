@@ -51,6 +51,27 @@ class ManyClasses(NamedTuple):
         )
 
 
+class ClassesLeftOut(NamedTuple):
+    """No row of some classes has a weight, so that they are not trained.
+
+    Attributes
+    ----------
+    classes : list
+    """
+
+    classes: list[Any]
+
+    @property
+    def sentence(self) -> str:
+        """Text for users."""
+        shown = ", ".join(repr(label) for label in self.classes[:5])
+        more = f" and {len(self.classes) - 5} more" if len(self.classes) > 5 else ""
+        return (
+            f"no row of the classes {shown}{more} has a positive weight; they are left out of "
+            "training, and never predicted"
+        )
+
+
 class TakenAsRecorded(NamedTuple):
     """Results of pairs are taken from the log of a checkpoint without computing them anew.
 
@@ -280,8 +301,11 @@ class Checkpointed(NamedTuple):
     seconds: float
 
 
+WARNINGS = (ManyClasses, ClassesLeftOut)
+"""Events of which users are warned."""
 Event: TypeAlias = (
     ManyClasses
+    | ClassesLeftOut
     | Planned
     | TakenAsRecorded
     | TierChosen
