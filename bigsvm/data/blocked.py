@@ -9,13 +9,13 @@ import numpy as np
 import xxhash
 
 from bigsvm.data.row_source import RowSource
-from bigsvm.data.rows import as_csr, bytes_of, check_finite, is_sparse, stack_rows
+from bigsvm.data.rows import as_csr, bytes_of, check_finite, is_sparse, refuse_masked, stack_rows
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.waiting import looked_between
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -125,14 +125,23 @@ class BlockedRows(RowSource):
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
         first = int(np.searchsorted(self._edges, start, side="right")) - 1
-        pieces = []
-        for i in range(first, len(self._edges) - 1):
-            low, high = int(self._edges[i]), int(self._edges[i + 1])
-            if low >= stop:
-                break
-            if max(low, start) < min(high, stop):
-                pieces.append(self._block(i)[max(start - low, 0) : stop - low])
+        end = int(np.searchsorted(self._edges, stop))
+        numbers = [i for i in range(first, end) if self._edges[i] < self._edges[i + 1]]
+        if start == stop:
+            numbers = []
+        pieces = [
+            block[max(start - low, 0) : stop - low]
+            for low, block in zip(self._edges[numbers].tolist(), self._loaded(numbers), strict=True)
+        ]
         rows: Rows = stack_rows(pieces, self.n_columns, self.dtype, sparse=self.is_sparse)
+        return rows
+
+    def read_whole(self) -> Rows:
+        """All rows; their statistics and their hash are found on the way."""
+        blocks = self._loaded(list(range(len(self._edges) - 1)))
+        if self._survey_result is None:
+            self._survey_result = self._survey_of(blocks)
+        rows: Rows = stack_rows(blocks, self.n_columns, self.dtype, sparse=self.is_sparse)
         return rows
 
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
@@ -174,6 +183,10 @@ class BlockedRows(RowSource):
             look()
             yield self._block(i)[places]
 
+    def _loaded(self, numbers: list[int]) -> list[Any]:
+        """Blocks that ascend, converted; the last one is kept."""
+        return [self._block(i) for i in numbers]
+
     def _block(self, i: int) -> Any:
         last = self._last
         if last is not None and last[0] == i:
@@ -201,19 +214,30 @@ class BlockedRows(RowSource):
 
     def _survey(self) -> tuple[Statistics, str]:
         if self._survey_result is None:
-            digest = Digest()
-            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for i in looked_between(range(len(self._edges) - 1)):
-                block = self._block(i)
-                check_finite(block, int(self._edges[i]))
-                statistics.add(block)
-                digest.add(block)
-            self._survey_result = statistics.result(), digest.result(self)
+            self._survey_result = self._survey_of(map(self._block, range(len(self._edges) - 1)))
         return self._survey_result
+
+    def _survey_of(self, blocks: Iterable[Any]) -> tuple[Statistics, str]:
+        """Survey all blocks, in their order."""
+        digest = Digest()
+        statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
+        starts = self._edges[:-1].tolist()
+        for start, block in looked_between(zip(starts, blocks, strict=True)):
+            check_finite(block, start)
+            statistics.add(block)
+            digest.add(block)
+        return statistics.result(), digest.result(self)
 
 
 def converted(block: Any, dtype: np.dtype[Any], *, sparse: bool) -> Any:
-    """Convert a block, an array or a scipy.sparse matrix of any type, to dense or CSR rows."""
+    """Convert a block, an array or a scipy.sparse matrix of any type, to dense or CSR rows.
+
+    Raises
+    ------
+    DataError
+        It has values under a mask.
+    """
+    refuse_masked(block, "X")
     if sparse:
         return as_csr(block, dtype)
     return np.ascontiguousarray(block.toarray() if is_sparse(block) else block, dtype=dtype)

@@ -20,7 +20,7 @@ from bigsvm.data.blocked import (
 )
 from bigsvm.data.remote_blocks import RemoteBlocks
 from bigsvm.data.row_source import DASK_BLOCK_BYTES
-from bigsvm.data.rows import bytes_of, check_finite, float_type, is_sparse
+from bigsvm.data.rows import bytes_of, check_finite, float_type, is_sparse, refuse_masked
 from bigsvm.data.statistics import ColumnStatistics, Moments, Statistics, may_be_listed, moments_of
 from bigsvm.errors import ClusterError, DataError
 
@@ -37,10 +37,11 @@ BLOCKS_AHEAD = 8
 
 
 class DaskRows(BlockedRows):
-    """Rows of a dask array, computed block by block in the thread that reads them.
+    """Rows of a dask array, computed block by block by Dask's own choice of scheduler.
 
-    With a client, or where the array has results on a cluster, its workers compute the blocks and
-    their statistics, and choose rows of them; `remote_blocks` are then used where they are.
+    That is an open client, or threads. With a client, or where the array has results on a cluster,
+    its workers compute the blocks and their statistics, and choose rows of them; `remote_blocks`
+    are then used where they are.
 
     Parameters
     ----------
@@ -66,12 +67,14 @@ class DaskRows(BlockedRows):
         if X.ndim != 2:
             raise DataError(f"X has {X.ndim} dimensions; it must have two: rows and columns")
         self._client = client_of(X, client)
-        self._scheduler = "synchronous" if self._client is None else self._client
+        # None is Dask's own choice, which finds results of an open client that are hidden in tasks.
+        self._scheduler = self._client
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
             # Imported here, as rows in memory do not need it.
             import dask
 
-            with dask.config.set(scheduler=self._scheduler):
+            chosen = {} if self._scheduler is None else {"scheduler": self._scheduler}
+            with dask.config.set(chosen):
                 X = X.compute_chunk_sizes()
         if X.numblocks[1] > 1:
             X = X.rechunk({1: -1})
@@ -129,14 +132,44 @@ class DaskRows(BlockedRows):
             if addresses.get(key) and self._edges[i] < self._edges[i + 1]
         }
 
+    def read_whole(self) -> Rows:
+        """All rows; without a client their statistics and their hash are found on the way."""
+        return super().read_whole() if self._client is None else self.read(0, self.n_rows)
+
     def _load(self, i: int) -> Any:
+        return self._computed([i])[0]
+
+    def _loaded(self, numbers: list[int]) -> list[Any]:
+        """Blocks that ascend, computed together."""
+        found = {} if self._last is None else dict([self._last])
+        missing = [i for i in numbers if i not in found]
+        if len(missing) < 2:
+            return super()._loaded(numbers)
+        found.update(zip(missing, self._computed(missing), strict=True))
+        self._bytes_read += sum(bytes_of(found[i]) for i in missing)
+        self._last = numbers[-1], found[numbers[-1]]
+        return [found[i] for i in numbers]
+
+    def _computed(self, numbers: list[int]) -> list[Any]:
+        """Compute blocks, together, and convert them."""
+        # Imported here, as rows in memory do not need it.
+        import dask
+
+        which = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
         try:
-            block = self._blocks.blocks[i].compute(scheduler=self._scheduler)
+            blocks = dask.compute(
+                *(self._blocks.blocks[i] for i in numbers), scheduler=self._scheduler
+            )
         except OSError as error:
-            raise DataError(f"block {i} of X cannot be read ({error}); check its source") from error
+            raise DataError(
+                f"block {which} of X cannot be read ({error}); check its source"
+            ) from error
         except self._losses() as error:
-            raise _lost(i, error) from error
-        return self._form(block, int(self._edges[i]), int(self._edges[i + 1]))
+            raise _lost(which, error) from error
+        starts, stops = self._edges[:-1].tolist(), self._edges[1:].tolist()
+        return [
+            self._form(block, starts[i], stops[i]) for i, block in zip(numbers, blocks, strict=True)
+        ]
 
     # -- on workers ------------------------------------------------------------------------------
 
@@ -269,19 +302,37 @@ def client_of(X: Any, client: Any = None) -> Any:
     return theirs
 
 
-def in_memory(values: Any, client: Any = None) -> Any:
-    """Compute labels or weights if they are a collection of Dask; others are returned as they are.
+def in_memory(values: Any, name: str, client: Any = None) -> Any:
+    """Give labels or weights of Dask, or of another library of arrays, as an array of NumPy.
 
     Parameters
     ----------
     values : any
+    name : str
+        What messages call them.
     client : distributed.Client, optional
         As for `client_of`; without one, Dask's current scheduler computes.
+
+    Raises
+    ------
+    DataError
+        NumPy cannot read them, or they have values under a mask.
     """
+    # Values are not of Dask where it has not been imported; importing it takes 4 MB.
     dask = sys.modules.get("dask")
-    if dask is None or not dask.is_dask_collection(values):
-        return values
-    return values.compute(scheduler=client_of(values, client))
+    if dask is not None and dask.is_dask_collection(values):
+        values = values.compute(scheduler=client_of(values, client))
+    if not isinstance(values, np.ndarray) and hasattr(values, "__array_namespace__"):
+        try:
+            array = np.asarray(values)
+            values = array if array.ndim else np.from_dlpack(values)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            raise DataError(
+                f"{name} is a {type(values).__name__} that NumPy cannot read ({error}); give it as "
+                "an array of NumPy"
+            ) from None
+    refuse_masked(values, name)
+    return values
 
 
 def _results_in(X: Any) -> list[Any]:
@@ -294,7 +345,7 @@ def _results_in(X: Any) -> list[Any]:
     return futures
 
 
-def _lost(i: int, error: BaseException) -> ClusterError:
+def _lost(i: object, error: BaseException) -> ClusterError:
     return ClusterError(
         f"block {i} of X is lost on the cluster ({type(error).__name__}: {error}); make X again "
         "from its source, or give workers more memory"

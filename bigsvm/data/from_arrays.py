@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.from_text import (
     ConversionProgress,
@@ -302,11 +303,7 @@ class _Writing:
 
 
 def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:
-    # Values are not of Dask where it has not been imported; importing it takes 4 MB.
-    is_lazy = getattr(sys.modules.get("dask"), "is_dask_collection", None)
-    if is_lazy is not None and is_lazy(values):
-        values = values.compute()
-    array = np.asarray(values)
+    array = np.asarray(in_memory(values, name))
     if array.shape != (n_rows,):
         raise DataError(
             f"{name} has shape {array.shape}, but X has {n_rows} rows; it must be ({n_rows},)"
@@ -344,20 +341,28 @@ def _places_of_words(array: NDArray[Any]) -> tuple[NDArray[np.float64], tuple[st
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
-    if array.dtype.kind not in "buif":
+    if not _are_numbers(array):
         raise DataError(f"y has type {array.dtype}; labels must be numbers or words")
     labels = array.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(labels))
     if len(bad):
         raise DataError(f"y has {labels[bad[0]]} in row {bad[0]} (from 0); remove the row")
-    if array.dtype.kind in "ui" and array.dtype.itemsize == 8:
-        bad = np.flatnonzero((array > 2**53) | (array < -(2**53)))
-        if len(bad):
+    if (array.dtype.kind in "ui" and array.dtype.itemsize == 8) or array.dtype == object:
+        beyond = np.flatnonzero((array > 2**53) | (array < -(2**53)))
+        row = next((row for row in beyond if isinstance(array[row], Integral)), None)
+        if row is not None:
             raise DataError(
-                f"y has {array[bad[0]]} in row {bad[0]}; integers beyond 2**53 are not float64 "
+                f"y has {array[row]} in row {row}; integers beyond 2**53 are not float64 "
                 "numbers: renumber the labels"
             )
     return labels
+
+
+def _are_numbers(array: NDArray[Any]) -> bool:
+    """Whether an array holds numbers, be it as objects of Python."""
+    if array.dtype == object:
+        return all(isinstance(value, Real) for value in array)
+    return array.dtype.kind in "buif"
 
 
 def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:
@@ -369,7 +374,7 @@ def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:
         If one is negative or not finite, or there is not one for each row; names the row.
     """
     array = _vector(weights, n_rows, "sample_weight")
-    if array.dtype.kind not in "buif":
+    if not _are_numbers(array):
         raise DataError(f"sample_weight has type {array.dtype}; weights must be numbers")
     numbers = array.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(numbers) | (numbers < 0))

@@ -96,6 +96,10 @@ class RowSource(ABC):
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; verified, where the source has checksums."""
 
+    def read_whole(self) -> Rows:
+        """All rows, for those that hold them in memory."""
+        return self.read(0, self.n_rows)
+
     @abstractmethod
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices` ((m,) int64, any order, repeats allowed), in that order.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from bigsvm.data.rows import refuse_masked
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def put_in_order(
     `original_rows` reads the input number of each row.
     """
     check_order(order)
+    refuse_masked(values, "values")
     array = np.asarray(values)
     n_rows = attributes.n_rows
     if array.shape != (n_rows,):
@@ -143,6 +145,7 @@ def in_order_of(
         of another store.
     """
     if not isinstance(values, RowValues):
+        refuse_masked(values, name)
         if order is not None and original_rows is not None:
             return put_in_order(values, order, attributes, original_rows).values
         if attributes.shuffled:

@@ -80,6 +80,20 @@ def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.promote_types(dtype, np.float32) if dtype.itemsize <= 2 else np.float64)
 
 
+def refuse_masked(values: object, name: str) -> None:
+    """Refuse an array of NumPy with values under a mask, which would be used as data.
+
+    Raises
+    ------
+    DataError
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise DataError(
+            f"{name} has values under a mask, which are no data; leave their rows out, or put "
+            f"numbers in their place, as {name}.filled(0) does"
+        )
+
+
 def place_not_finite(rows: Rows) -> tuple[int, int] | None:
     """Row and column, both from 0, of the first value that is NaN or infinite; None if none is."""
     block: Any = rows

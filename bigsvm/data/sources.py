@@ -41,6 +41,7 @@ from bigsvm.data.rows import (
     float_type,
     is_sparse,
     make_csr,
+    refuse_masked,
 )
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.store import Store, open_store
@@ -254,6 +255,7 @@ def as_row_source(
     """
     if isinstance(X, RowSource):
         return X
+    refuse_masked(X, "X")
     store = as_store(X)
     if store is not None:
         return store.rows
@@ -328,6 +330,11 @@ def dask_array(X: Any, *, memory: int | None = None, allow_missing: bool = False
     elif X.ndim != 2:
         raise DataError(f"X has {X.ndim} dimensions; it must have two: rows and columns")
     else:
+        if isinstance(X._meta, np.ma.MaskedArray):
+            raise DataError(
+                "X is an array of Dask with a mask, and values under it are no data; give "
+                "dask.array.ma.filled(X, 0), or another number in their place"
+            )
         for below in arrays_below(X):
             check_array(below, allow_missing=allow_missing)
     if array.numblocks[1] > 1:

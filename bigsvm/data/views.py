@@ -82,7 +82,7 @@ def hold(source: RowSource, memory: int) -> RowSource:
     size = source.n_rows * source.bytes_per_row
     if source.row_alignment <= 1 or size > HELD_SHARE * memory:
         return source
-    return HeldRows(source, source.read(0, source.n_rows))
+    return HeldRows(source, source.read_whole())
 
 
 class ScaledRows(DerivedRows):

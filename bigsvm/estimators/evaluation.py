@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bigsvm.budget import parse_bytes
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.containers import is_lazy, is_streamed, is_zarr_array, names_of_columns
+from bigsvm.data.frames import is_dask_frame
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, to_input_order
 from bigsvm.data.rows import check_finite
@@ -20,7 +21,7 @@ from bigsvm.data.store_part import StorePart
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import SharedArguments
-from bigsvm.estimators.lazily import evaluated_lazily, in_input_order
+from bigsvm.estimators.lazily import beside_frame, evaluated_lazily, in_input_order
 from bigsvm.estimators.training_rows import check_in_memory, types_for
 from bigsvm.models.widened import widened
 from bigsvm.processors import count_threads
@@ -135,7 +136,8 @@ class EvaluatesRows(SharedArguments):
                 array = dask_array(X, memory=memory)
             model = self._model_of(array.shape[1])
             model.check_columns(array.shape[1], None, names_of_columns(X))
-            return evaluated_lazily(array, model, evaluate, of_none)
+            values = evaluated_lazily(array, model, evaluate, of_none)
+            return beside_frame(values, X) if is_dask_frame(X) else values
         if is_streamed(X, memory):
             source = as_row_source(X, memory=memory)
             model = self._model_of(source.n_columns)

@@ -53,6 +53,20 @@ def evaluated_lazily(
     )  # fmt: skip
 
 
+def beside_frame(values: da.Array, frame: Any) -> Any:
+    """Give values of the rows of a Dask data frame its index and its divisions.
+
+    Returns
+    -------
+    dask.dataframe.Series, or DataFrame
+        The latter of values (n, m), with the columns 0 … m - 1.
+    """
+    # Imported already, as there is a frame.
+    from dask.dataframe import from_dask_array
+
+    return from_dask_array(values, index=frame.index)
+
+
 def in_input_order(values: da.Array, rows: RowSource) -> da.Array:
     """Put values of the rows of a store, (n,) or (n, m), into the order of its input, lazily.
 

@@ -174,3 +174,34 @@ def test_progress(path):
     assert read[-1] == 500 * 23 * 4
     assert all(event.total == read[-1] for event in events if event.stage == "read")
     assert (events[-1].done, events[-1].total) == (500, 500)
+
+
+class TestObjectsOfPython:
+    """Labels and weights of numbers in an array of objects, as a frame with mixed columns has."""
+
+    @pytest.mark.parametrize(
+        "values", [[1, 2, 1, 7], [True, False, True, True], [1, 2.5, 1, 0], [np.int64(3), 1, 2, 3]]
+    )
+    def test_numbers_are_taken(self, tmp_path, values):
+        store = write_store(tmp_path / "x.zarr", np.eye(4), np.array(values, object), shuffle=False)
+        np.testing.assert_array_equal(store.labels(), np.array(values, np.float64))
+        assert store.class_names is None
+
+    def test_weights_are_taken(self, tmp_path):
+        weights = np.array([1, 2.5, 1, 3], object)
+        store = write_store(tmp_path / "x.zarr", np.eye(4), np.arange(4), weights, shuffle=False)
+        np.testing.assert_array_equal(store.sample_weight(), weights.astype(np.float64))
+
+    @pytest.mark.parametrize(
+        ("values", "told"),
+        [
+            ([1, 2**53 + 1, 1, 2], "beyond 2\\*\\*53"),
+            ([1, -(2**70), 1, 2], "beyond 2\\*\\*53"),
+            ([1, None, 1, 2], "labels must be numbers or words"),
+            ([1, "a", 1, 2], "labels must be numbers or words"),
+            ([1, float("nan"), 1, 2], "y has nan in row 1"),
+        ],
+    )
+    def test_others_are_refused(self, tmp_path, values, told):
+        with pytest.raises(DataError, match=told):
+            write_store(tmp_path / "x.zarr", np.eye(4), np.array(values, object))
