@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from bigsvm.data.rows import is_sparse
 from bigsvm.errors import AdviceWarning, ParameterError, brief
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator, CallbackSupportMixin, with_callbacks
@@ -93,10 +95,11 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             rows of the store. `RowValues`, of `Store.row_values`, know their order.
         client : distributed.Client, optional
             The workers of its Dask cluster compute the passes over the rows; without it this
-            process does, whatever clients are open. The model has the same bits. Workers must be
-            able to read a store themselves, by the same path or a URL. Blocks of Dask arrays and
-            data frames stay on the workers that have or compute them, and a checkpoint of such a
-            run is resumed with the same blocks; other rows are sent.
+            process does, whatever clients are open, and blocks of Dask's collections are computed
+            by Dask's own choice. The model has the same bits. Workers must be able to read a store
+            themselves, by the same path or a URL. Blocks of Dask arrays and data frames stay on the
+            workers that have or compute them, and a checkpoint of such a run is resumed with the
+            same blocks; other rows are sent.
             `memory` is that of this process, which keeps the coefficients and solves the working
             sets. The estimator does not keep the client.
         worker_memory : int or str, optional
@@ -347,16 +350,36 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
     # Not attributes, which would take memory of their own where there are many functions.
 
     @property
-    def dual_coef_(self) -> NDArray[np.float64]:
-        """Coefficients of the support vectors, (1, n_support)."""
-        coefficients: NDArray[np.float64] = self.model_.coefficients[None, :]
-        return coefficients
+    def dual_coef_(self) -> NDArray[np.float64] | sp.csr_array:
+        """Coefficients of the support vectors, (1, n_support); CSR if the vectors are sparse."""
+        return self._as_vectors(self.model_.coefficients[None, :])
 
     @property
-    def coef_(self) -> NDArray[np.float64]:
-        """Coefficients of the columns, (1, n_features); of the linear kernel only."""
-        self._check_linear()
-        return np.asarray(self.dual_coef_ @ self.model_.support_vectors).reshape(1, -1)
+    def coef_(self) -> NDArray[np.float64] | sp.csr_array:
+        """Coefficients of the columns, (n_functions, n_features); of the linear kernel only.
+
+        They can not be written to, as a model does not follow them. CSR if the vectors are sparse.
+        """
+        if self.model_.kernel.name != "linear":
+            raise AttributeError("coef_ is there with the linear kernel only")
+        given: Any = self.model_.coefficients
+        coefficients = self._as_vectors(given[None, :]) if given.ndim == 1 else given.T
+        weights = self._sign_of(self.model_) * (coefficients @ self.model_.support_vectors)
+        if is_sparse(weights):
+            weights = sp.csr_array(weights)
+        (weights.data if is_sparse(weights) else weights).flags.writeable = False
+        return weights
+
+    def _as_vectors(self, coefficients: Any) -> Any:
+        """Show coefficients as CSR where the support vectors are, as scikit-learn does."""
+        if is_sparse(self.support_vectors_):
+            return sp.csr_array(coefficients)
+        return coefficients.toarray() if is_sparse(coefficients) else coefficients
+
+    @staticmethod
+    def _sign_of(model: KernelExpansion) -> float:
+        """Sign of scikit-learn's functions beside those of a model."""
+        return 1.0
 
     @property
     def gamma_(self) -> float:
@@ -365,10 +388,6 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         if gamma is None:
             raise AttributeError(f"the kernel {self.model_.kernel.name} has no gamma")
         return float(gamma)
-
-    def _check_linear(self) -> None:
-        if self.model_.kernel.name != "linear":
-            raise AttributeError("coef_ is there with the linear kernel only")
 
     def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
         """Show intercepts as scikit-learn does."""

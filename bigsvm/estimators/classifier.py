@@ -57,18 +57,17 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
         super()._adopt(model)
         self.classes_ = label_array(model.classes)
         self.class_weight_ = class_weights_of(model)
+        counts = [self.certificate_.get("n_iter")]
+        if model.rule in OF_PAIRS:
+            counts = self.certificate_.get("pairs", {}).get("n_iter_of_pairs", [None])
+        self.n_iter_ = None if None in counts else np.array(counts, np.int64)
 
     def _rule(self, trained: str) -> str:
         """Give the rule of `bigsvm.votes` that decides, for functions trained for another one."""
-        shape, break_ties = self.decision_function_shape, self.break_ties
+        break_ties = self.break_ties
         for field in fields(ClassArguments):
             if field.name in ("decision_function_shape", "break_ties"):
                 check_value(field, getattr(self, field.name))
-        if break_ties and shape == "ovo":
-            raise ParameterError(
-                "break_ties must be False when decision_function_shape is 'ovo', whose values "
-                "tell nothing of ties"
-            )
         if break_ties and trained in ("ddag", "ovr"):
             raise ParameterError(
                 f"break_ties must be False when multiclass is {trained!r}, which has no votes to "
@@ -84,36 +83,21 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
     # -- the functions of many classes, as scikit-learn has them ---------------------------------
 
     @property
-    def dual_coef_(self) -> NDArray[np.float64]:
+    def dual_coef_(self) -> NDArray[np.float64] | sp.csr_array:
         """Coefficients, (1, n_support), or with more than two classes (k - 1, n_support).
 
         With more than two classes a support vector has a coefficient for every other class, in the
         order of the classes, positive where it pulls towards the first of the two. With
-        ``multiclass="ovr"`` they are those of the function of each class, (k, n_support). The array
-        is made at each access.
+        ``multiclass="ovr"`` they are those of the function of each class, (k, n_support). They are
+        made at each access, as CSR if the support vectors are sparse.
         """
         model = self.model_
         if model.rule is None:
             return super().dual_coef_
         if model.rule not in OF_PAIRS:
-            return np.asarray(sp.csr_array(model.coefficients).toarray().T)
+            return self._as_vectors(sp.csr_array(model.coefficients.T))
         _, _, coefficients = libsvm_coefficients(model.coefficients, len(self.classes_))
-        return coefficients
-
-    @property
-    def coef_(self) -> NDArray[np.float64]:
-        """Coefficients of the columns, (1, n_features) or (k (k - 1) / 2, n_features).
-
-        For the linear kernel only. With more than two classes they are positive for the first class
-        of a pair; with ``multiclass="ovr"`` there are (k, n_features). The array is made at each
-        access.
-        """
-        model = self.model_
-        if model.rule is None:
-            return super().coef_
-        self._check_linear()
-        weights: Any = self._sign_of(model) * (model.coefficients.T @ model.support_vectors)
-        return weights.toarray() if sp.issparse(weights) else np.asarray(weights)
+        return self._as_vectors(coefficients)
 
     def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
         if model.rule is None:
@@ -122,7 +106,7 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
 
     @staticmethod
     def _sign_of(model: KernelExpansion) -> float:
-        """Sign of scikit-learn's functions: those of pairs are positive for the first class."""
+        """Those of pairs are positive for the first class."""
         return -1.0 if model.rule in OF_PAIRS else 1.0
 
     def _count_support(self, model: KernelExpansion) -> NDArray[np.int32]:
@@ -169,6 +153,11 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
         `multiclass` and `break_ties` decide.
         """
         check_is_fitted(self)
+        if self.break_ties and self.decision_function_shape == "ovo":
+            raise ParameterError(
+                "break_ties must be False when decision_function_shape is 'ovo', whose values "
+                "tell nothing of ties"
+            )
         classes, model = self.classes_, self.model_
         if model.rule is None:
             return self._stream(

@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.arguments import documented
@@ -21,6 +20,7 @@ from bigsvm.parameters.training import again
 
 if TYPE_CHECKING:
     import dask.array as da
+    import scipy.sparse as sp
     from numpy.typing import NDArray
 
     from bigsvm.data.row_source import RowSource
@@ -121,17 +121,10 @@ class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, Cla
     # Made anew each time: dense they may be many times as large as the model.
 
     @property
-    def dual_coef_(self) -> NDArray[np.float64]:
-        """Coefficients of the support vectors, (k, n_support)."""
+    def dual_coef_(self) -> NDArray[np.float64] | sp.csr_array:
+        """Coefficients of the support vectors, (k, n_support); CSR if the vectors are sparse."""
         coefficients: Any = self.model_.coefficients
-        return np.asarray(coefficients.T.toarray())
-
-    @property
-    def coef_(self) -> NDArray[np.float64]:
-        """Coefficients of the columns, (k, n_features); of the linear kernel only."""
-        self._check_linear()
-        weights: Any = self.model_.coefficients.T @ self.model_.support_vectors
-        return weights.toarray() if sp.issparse(weights) else np.asarray(weights)
+        return self._as_vectors(coefficients.T)
 
     @property
     def label_distribution_(self) -> NDArray[np.float64]:

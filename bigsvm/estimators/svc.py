@@ -33,9 +33,10 @@ class SVC(Classifier, IgnoredClassArguments):
     n_support_ : (k,) int32
         Support vectors of each class.
     dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
+        CSR if the rows were sparse.
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
     coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
-        For the linear kernel only.
+        For the linear kernel only, and not to be written to; CSR if the rows were sparse.
     gamma_ : float
         Gamma of the kernel as a number, also where `gamma` is a word.
     converged_ : bool
@@ -43,8 +44,8 @@ class SVC(Classifier, IgnoredClassArguments):
     gap_, duality_gap_, objective_ : float or None
         KKT gap over all rows, primal minus dual objective, dual objective; None where an
         interrupted run has not completed a sweep.
-    n_iter_ : int
-        Pair steps.
+    n_iter_ : (1,) int64, of more than two classes (k (k - 1) / 2,)
+        Pair steps; (1,) with ``multiclass="ovr"``, which has one run. None from a million pairs on.
     certificate_ : dict
         All that training proved and cost.
     history_ : dict of (sweeps,) arrays

@@ -94,7 +94,10 @@ def to_scikit_learn(
     estimator._probA = estimator._probB = np.empty(0)
     estimator._effective_probability = False
     estimator._gamma = float(parameters.get("gamma", 0.0))
-    estimator._num_iter = np.array([int(model.certificate.get("n_iter") or 0)], np.int32)
+    steps = model.certificate.get("pairs", {}).get(
+        "n_iter_of_pairs", [int(model.certificate.get("n_iter") or 0)]
+    )
+    estimator._num_iter = np.minimum(steps, np.iinfo(np.int32).max).astype(np.int32)
     estimator.n_iter_ = (
         int(estimator._num_iter[0]) if model.classes is None else estimator._num_iter
     )

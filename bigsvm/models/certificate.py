@@ -167,6 +167,12 @@ def _check_pairs(pairs: Any, n_classes: int) -> None:  # noqa: ANN401 (as JSON h
         raise ValueError("stop_reasons are not numbers of pairs")
     if not (is_count(pairs["n_begun"]) and is_count(pairs["n_pairs"])):
         raise ValueError("n_begun or n_pairs is not a number of pairs")
+    counts = pairs.get("n_iter_of_pairs")
+    n_pairs = n_classes * (n_classes - 1) // 2
+    if counts is not None and not (
+        isinstance(counts, list) and len(counts) == n_pairs and all(map(is_count, counts))
+    ):
+        raise ValueError("n_iter_of_pairs are not numbers of steps of each pair")
     if not isinstance(worst, list) or not worst:
         raise ValueError("it has pairs, but not the worst of them")
     for pair in worst:

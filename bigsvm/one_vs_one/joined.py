@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LISTED = 20
 """Pairs that a certificate has by themselves, the worst ones."""
+MOST_COUNTED = 1 << 20
+"""Most pairs of which a certificate has the steps of each: 4 MB of a file, which has a limit."""
 
 
 class OneVsOne(NamedTuple):
@@ -112,6 +114,7 @@ def _table(
         "n_begun": int(np.count_nonzero(records["reason"] >= 0)),
         "n_not_recomputed": n_not_recomputed,
         "stop_reasons": {str(reason): n for reason, n in reasons.items()},
+        **({"n_iter_of_pairs": records["n_iter"].tolist()} if len(records) <= MOST_COUNTED else {}),
         "worst": [
             {
                 "classes": [int(first[i]), int(second[i])],

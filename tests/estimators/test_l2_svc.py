@@ -414,7 +414,7 @@ def test_a_store_has_the_optimum_of_its_rows(store, clouds, of_store, solver):
 def test_resumed_after_max_iter_it_ends_at_the_same_model(store, of_store, tmp_path):
     """In its search, and in the sweeps after it."""
     run, stops = tmp_path / "run", []
-    for max_iter in (40, 300, of_store.n_iter_ // 2, -1):
+    for max_iter in (40, 300, of_store.certificate_["n_iter"] // 2, -1):
         model = bigsvm.L2SVC(**LITTLE, checkpoint=run, max_iter=max_iter)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

@@ -19,6 +19,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from support.problems import clouds
+from support.stores import dense
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -59,7 +60,7 @@ def test_fitted_attributes_agree_with_scikit_learn(kernel, form):
     np.testing.assert_array_equal(ours.classes_, peer.classes_)
     expected = peer.dual_coef_.toarray() if form is not np.asarray else peer.dual_coef_
     assert ours.dual_coef_.shape == expected.shape
-    np.testing.assert_allclose(ours.dual_coef_, expected, atol=1e-3)
+    np.testing.assert_allclose(dense(ours.dual_coef_), expected, atol=1e-3)
     assert ours.intercept_.shape == peer.intercept_.shape == (6,)
     np.testing.assert_allclose(ours.intercept_, peer.intercept_, atol=1e-4)
     np.testing.assert_array_equal(form(X)[ours.support_].shape, ours.support_vectors_.shape)
@@ -67,9 +68,9 @@ def test_fitted_attributes_agree_with_scikit_learn(kernel, form):
     if kernel == "linear":
         expected = peer.coef_.toarray() if form is not np.asarray else peer.coef_
         assert ours.coef_.shape == expected.shape == (6, 3)
-        np.testing.assert_allclose(ours.coef_, expected, atol=1e-4)
+        np.testing.assert_allclose(dense(ours.coef_), expected, atol=1e-4)
         values = ours.set_params(decision_function_shape="ovo").decision_function(form(X))
-        np.testing.assert_allclose(X @ ours.coef_.T + ours.intercept_, values, atol=1e-9)
+        np.testing.assert_allclose(X @ dense(ours.coef_).T + ours.intercept_, values, atol=1e-9)
     else:
         assert not hasattr(ours, "coef_")
 
@@ -288,7 +289,7 @@ class TestConventions:
             for name in ("decision_function", "predict"):
                 values, expected = (getattr(one, name)(form(X)) for one in (again, fitted))
                 np.testing.assert_array_equal(values, expected)
-        np.testing.assert_array_equal(again.dual_coef_, fitted.dual_coef_)
+        np.testing.assert_array_equal(dense(again.dual_coef_), dense(fitted.dual_coef_))
 
     def test_a_refit_of_two_classes_forgets_the_others(self, estimator):
         X, y = clouds(n=150, k=3)
@@ -324,7 +325,6 @@ class TestConventions:
         ({"multiclass": 1}, "multiclass is 1; it must be a word"),
         ({"decision_function_shape": "all"}, "decision_function_shape is 'all'; .* ovr, ovo"),
         ({"break_ties": "yes"}, "break_ties is 'yes'; it must be True or False"),
-        ({"break_ties": True, "decision_function_shape": "ovo"}, "break_ties must be False when"),
         ({"break_ties": True, "multiclass": "ddag"}, "'ddag', which has no votes"),
         ({"warm_start": True}, "warm_start is True, which is for two classes"),
     ])  # fmt: skip
@@ -332,7 +332,7 @@ class TestConventions:
         with pytest.raises(ParameterError, match=words):
             estimator.set_params(**parameters).fit(*clouds(n=90, k=3))
 
-    def test_a_shape_without_ties_is_refused_by_predict_too(self):
+    def test_a_shape_without_ties_is_refused_by_predict(self):
         fitted = bigsvm.SVC().fit(*clouds(n=90, k=3))
         fitted.set_params(break_ties=True, decision_function_shape="ovo")
         with pytest.raises(ParameterError, match="break_ties must be False when"):

@@ -26,7 +26,7 @@ def kernel_of(model, X):
 def coefficients_of(model, n):
     """Coefficients of a fitted estimator of one function, (n,), zeros included."""
     beta = np.zeros(n)
-    beta[model.support_] = model.dual_coef_[0]
+    beta[model.support_] = model.model_.coefficients
     return beta
 
 

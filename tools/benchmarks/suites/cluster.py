@@ -86,7 +86,7 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
         model.fit(store, client=client)
         seconds = time.perf_counter() - began
     found = hashlib.sha256()
-    for array in (model.support_, model.dual_coef_, model.intercept_):
+    for array in (model.support_, model.model_.coefficients, model.intercept_):
         found.update(array.tobytes())
     certificate = model.certificate_
     n_bytes = store.rows.n_rows * store.rows.bytes_per_row
