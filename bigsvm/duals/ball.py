@@ -55,11 +55,11 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
+from typing import TYPE_CHECKING, Self, TypeGuard
 
 import numpy as np
 
-from bigsvm.core import ball, smo
+from bigsvm.core import smo
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.box_problem import Box, Finished, Formulation, Segment
 from bigsvm.duals.formulations import SMALLEST_PENALTY, Classification, check_penalty
@@ -77,8 +77,6 @@ if TYPE_CHECKING:
     from bigsvm.duals.problem import Selection
     from bigsvm.gram.low_rank import LowRank
 
-LOOK = 256
-"""Pair steps between two looks at the Frank-Wolfe gap, each of which costs as much as two steps."""
 ROUNDING = 1e-4
 """Share of D by which float32 may make R too small: sums of 1000 products lose 6e-5 at worst."""
 LARGEST_SHARE = 5e-3
@@ -94,8 +92,6 @@ RANKS = 64
 """The rank of a model is a multiple of this."""
 LEAST_RANK = 128
 """Least rank of a model."""
-PAIRS_TOL = 0.1
-"""Share of the goal at which pairs that differ by so little are not moved any more."""
 
 
 class Solver(StrEnum):
@@ -118,7 +114,7 @@ class BallFormulation(Formulation):
     """
 
     sums_are_bound = False
-    is_ball = True
+    squares_losses = is_ball = True
 
     C: float
 
@@ -232,7 +228,7 @@ class L2OneClass(BallFormulation):
 
 @dataclass(frozen=True)
 class BallDual(BoxDual):
-    """`BoxDual` of a ball, whose gap is how far points are outside of the better of two centres.
+    """`BoxDual` of a ball: its search, and what a certificate says of it besides the KKT gap.
 
     Parameters
     ----------
@@ -245,37 +241,15 @@ class BallDual(BoxDual):
     lack : callable, optional
         → what models of rank 1, 2, … lack of K_ii, on average (`gram.low_rank.lack`); without it
         rows never step together.
+    tol : float
+        ε: `ball_tol`.
     """
-
-    inner_tol: ClassVar[float] = 0.85
-    """The gap is one of all rows together, to which rows left out add little."""
 
     formulation: BallFormulation
     solver: Solver = Solver.PAIRWISE
     largest: float = 2.0
     lack: Callable[[], F8] | None = field(default=None, compare=False)
-
-    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Optimality:
-        standing = super().optimality(alpha, outputs, rows=rows)
-        if rows is not None and len(rows) < len(self.formulation.per_row):
-            # The others are fixed, and so is how long α is.
-            (ends,) = standing.groups
-            primal = standing.objective + standing.duality_gap
-            gap = _counted(standing.duality_gap / primal) if primal > 0 else math.inf
-            return standing._replace(gap_elsewhere=min(max(ends.max_up, -ends.min_low, 0.0), gap))
-        gap = max(self._farthest(alpha, outputs, rows) + _excess(standing), 0.0)
-        by_losses = _gap_by_losses(standing)
-        return standing._replace(
-            gap_elsewhere=min(gap, by_losses), gap_of_farthest=gap, gap_of_losses=by_losses
-        )
-
-    def _farthest(self, alpha: F8, outputs: F8, rows: I8 | None) -> float:
-        """By how much the margin of the farthest row falls short, 0 or more."""
-        farthest = 0.0
-        for part in self._parts(alpha, outputs, rows):
-            margins = (part.linear * part.gradient)[part.lower < part.upper]
-            farthest = max(farthest, float(margins.max(initial=0.0)))
-        return farthest
+    tol: float = 1e-6
 
     @property
     def searched(self) -> Self:
@@ -283,59 +257,40 @@ class BallDual(BoxDual):
         return self
 
     @property
-    def together(self) -> Self:
+    def together(self) -> Self | None:
         """Towards the optimum of a box dual of low rank."""
-        return self
+        return None if self.in_float64 else self
 
     def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
-        if self._is_certain(alpha, outputs, tol=tol, error=error):
+        # All support rows are free. The threshold is 0, so that no other output moves it.
+        if self.optimality(alpha, outputs).gap + 2 * error <= tol:
             return np.empty(0, np.int64)
-        limit = tol - 2 * error - _excess(self.optimality(alpha, outputs))
-        chosen = np.zeros(len(alpha), np.bool_)
-        for part in self._parts(alpha, outputs, None):
-            outside = part.linear * part.gradient > limit
-            outside &= part.lower < part.upper
-            chosen[part.start : part.stop] = outside | (part.alpha != 0)
-        return np.flatnonzero(chosen)
+        return super().doubtful(alpha, outputs, tol=tol, error=error)
 
-    def _is_certain(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> bool:
-        """Whether the gap is at most `tol` for all outputs within `error` of these."""
-        standing = self.optimality(alpha, outputs)
-        more = error * standing.linear_term
-        worst = standing._replace(outputs_term=standing.outputs_term + more, slack=0.0)
-        for part in self._parts(alpha, outputs, None):
-            # No output is less than this of the side that its row is on.
-            part = part._replace(outputs=part.outputs - error * part.linear)
-            worst = worst._replace(slack=worst.slack + part.slack(0.0))
-        farthest = self._farthest(alpha, outputs, None) + _excess(standing) + 2 * error
-        return min(farthest, _gap_by_losses(worst)) <= tol
+    def proof(
+        self, alpha: F8, outputs: F8, standing: Optimality
+    ) -> dict[str, float | str | None] | None:
+        """Name the test of (1 + ball_tol) that this point passes, and what its own centre fulfils.
 
-    def goal(self, tol: float, standing: Optimality) -> float:
-        """Gap, in units of the margin, at which (1 + tol) times the radius encloses all points."""
-        mass = standing.linear_term
+        Gaps are in units of the margin.
+        """
+        mass, quadratic = standing.linear_term, standing.outputs_term + standing.ridge_term
         if not mass > 0:
-            return 0.0
-        return (
-            self.goal_on_simplex(tol, (standing.outputs_term + standing.ridge_term) / mass**2)
-            * mass
-        )
-
-    def proof(self, standing: Optimality, *, tol: float) -> dict[str, float | str | None] | None:
-        """Name the test that ended a run at this point, and what the returned centre fulfils."""
-        mass, farthest, by_losses = (
-            standing.linear_term,
-            standing.gap_of_farthest,
-            standing.gap_of_losses,
-        )
-        if farthest is None or by_losses is None or not mass > 0:
             return None
-        squared = self.squared_radius((standing.outputs_term + standing.ridge_term) / mass**2)
+        farthest, by_losses = quadratic / mass - 1.0, _gap_by_losses(standing)
+        shortfalls = (
+            float((part.linear * part.gradient)[part.lower < part.upper].max(initial=0.0))
+            for part in self._parts(alpha, outputs, None)
+        )
+        farthest = max(farthest + max(shortfalls, default=0.0), 0.0)
+        energy = quadratic / mass**2
+        goal, squared = mass * self.goal_on_simplex(self.tol, energy), self.squared_radius(energy)
         eps = None
         if squared > 0:
             # The root of goal_on_simplex(eps) = gap, in a form that keeps its digits.
             excess = 2.0 * farthest / (mass * squared)
             eps = excess / (math.sqrt(1.0 + excess) + 1.0)
-        test = "radius" if farthest <= tol else "duality gap" if by_losses <= tol else None
+        test = "radius" if farthest <= goal else "duality gap" if by_losses <= goal else None
         return {
             "test": test,
             "eps": eps,
@@ -389,25 +344,6 @@ class BallDual(BoxDual):
         """``D − R``, but not less than 0, which rounding may make it."""
         return max(self.largest - energy, 0.0)
 
-    def advance(
-        self, state: smo.PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
-    ) -> tuple[int, int]:
-        """Take pair steps on a working set until its points are outside by `tol` at most."""
-        stop_at = int(state.counters[0]) + max_steps
-        while (done := int(state.counters[0])) < stop_at:
-            # At fixed step counts: where a row was missing must not change the bits.
-            if done % LOOK == 0 and (
-                ball.gap_of_signed(state.alpha, state.gradient, state.lower, state.upper) <= tol
-            ):
-                return smo.CONVERGED, -1
-            status, row = super().advance(
-                state, rows, slots, used, PAIRS_TOL * tol,
-                min(LOOK - done % LOOK, stop_at - done),
-            )  # fmt: skip
-            if status != smo.STEPS_SPENT:
-                return status, row
-        return smo.STEPS_SPENT, -1
-
     def advance_on_simplex(
         self, state: smo.PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
     ) -> tuple[int, int]:
@@ -427,9 +363,3 @@ def _gap_by_losses(standing: Optimality) -> float:
 def _counted(share: float) -> float:
     """Return the gap that a duality gap of this share of the objective counts as."""
     return TIMES * max(share, 0.0) if share <= LARGEST_SHARE else math.inf
-
-
-def _excess(standing: Optimality) -> float:
-    """By how much α is longer on its ray than is best, as a share; less than 0 if it is shorter."""
-    mass = standing.linear_term
-    return (standing.outputs_term + standing.ridge_term) / mass - 1.0 if mass > 0 else 0.0

@@ -105,14 +105,15 @@ class BoxDual(Dual[Optimality]):
     ----------
     shrinking : bool
         Whether it `shrinks`.
-    rows_at_once : int or None
-        As `Dual` has it.
+    rows_at_once, in_float64
+        As `Dual` has them.
     """
 
     formulation: Formulation
     rule: SelectionRule = SelectionRule.SECOND_ORDER
     shrinking: bool = field(default=False, kw_only=True)
     rows_at_once: int | None = field(default=None, kw_only=True)
+    in_float64: bool = field(default=False, kw_only=True)
 
     @property
     def shrinks(self) -> bool:
@@ -160,7 +161,8 @@ class BoxDual(Dual[Optimality]):
             if n_free[g]:
                 threshold = free_sum[g] / n_free[g]
             if not self.formulation.sums_are_bound:
-                threshold = 0.0
+                # The threshold is 0, as if a free variable without a row had the gradient 0.
+                threshold, max_up[g], min_low[g] = 0.0, max(max_up[g], 0.0), min(min_low[g], 0.0)
             by_group.append(Extremes(max_up[g], min_low[g], threshold))
         slack = sum(
             part.slack(by_group[part.group].threshold) for part in self._parts(alpha, outputs, rows)

@@ -65,6 +65,8 @@ class Formulation(Problem):
     """Variables of a row: 1, or 2 in regression. Alpha is (n,), or (n, 2)."""
     sums_are_bound: ClassVar[bool] = True
     """Whether variables of a group add up to a constant. If not, thresholds are 0."""
+    squares_losses: ClassVar[bool] = False
+    """Whether each row has one variable with a ridge, and no bound on the side of its label."""
     is_ball: ClassVar[bool] = False
     """Whether it is a `bigsvm.duals.ball.BallFormulation`."""
 
@@ -165,10 +167,6 @@ class Optimality(NamedTuple):
         ``Σ max over the box of (gradient of α, threshold) · α``, the losses at the thresholds.
     sums_term : float
         ``Σ thresholds · sums`` over the groups.
-    gap_elsewhere : float or None
-        The gap that `tol` bounds, where the dual does not measure by that of the groups.
-    gap_of_farthest, gap_of_losses : float or None
-        For a ball: the gap by each of the two tests; the smaller one is `gap_elsewhere`.
     """
 
     groups: tuple[Extremes, ...]
@@ -180,9 +178,6 @@ class Optimality(NamedTuple):
     ridge_term: float
     slack: float
     sums_term: float
-    gap_elsewhere: float | None = None
-    gap_of_farthest: float | None = None
-    gap_of_losses: float | None = None
 
     @property
     def worst(self) -> Extremes:
@@ -192,7 +187,7 @@ class Optimality(NamedTuple):
     @property
     def gap(self) -> float:
         """The KKT gap, 0 or more: what `tol` bounds, in every group."""
-        return self.worst.gap if self.gap_elsewhere is None else self.gap_elsewhere
+        return self.worst.gap
 
     @property
     def thresholds(self) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from bigsvm.duals.picking import pick
 
@@ -161,12 +161,11 @@ class Dual(ABC, Generic[StandingT]):
     (m,), or (m, …) where rows have several variables; outputs are (m,), or (m, k).
     """
 
-    inner_tol: ClassVar[float] = 0.5
-    """Active rows are solved to this share of tol, so that their own gap leaves others room."""
-
     formulation: Problem
     rows_at_once: int | None = None
     """Most kernel rows of a working set that are fetched together; None for the usual number."""
+    in_float64: bool = False
+    """Whether float32 kernel values are too coarse: see `bigsvm.working_sets.newton_problem`."""
 
     @property
     def shrinks(self) -> bool:
@@ -197,11 +196,9 @@ class Dual(ABC, Generic[StandingT]):
             An output is not finite: sums of kernel values have left float32.
         """
 
-    def goal(self, tol: float, standing: StandingT) -> float:
-        """Gap that is asked for by `tol`, at this point."""
-        return tol
-
-    def proof(self, standing: StandingT, *, tol: float) -> dict[str, float | str | None] | None:
+    def proof(
+        self, alpha: F8, outputs: F8, standing: StandingT
+    ) -> dict[str, float | str | None] | None:
         """Return what is recorded of a point besides its gaps; None for most problems."""
         return None
 

@@ -152,6 +152,7 @@ class SquaredHingeSVC(Classification):
     """The classifier with the loss ``Σ C_i ξ_i²``: no upper bound, ridge 1 / (2 C_i)."""
 
     name = "c-svc squared hinge"
+    squares_losses = True
 
     C: float
 

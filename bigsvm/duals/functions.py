@@ -152,6 +152,10 @@ class FunctionsDual(Dual[Standings]):
     def alike(self) -> bool:
         return self.formulation.alike
 
+    @property
+    def in_float64(self) -> bool:  # type: ignore[override]  # of any of its functions
+        return any(dual.in_float64 for dual in self.duals)
+
     def standings(self, standing: Standings) -> tuple[Optimality, ...]:
         return standing.functions
 
@@ -165,13 +169,6 @@ class FunctionsDual(Dual[Standings]):
             for a in range(0, len(alpha), SCAN_ROWS)
         )
         return Standings(tuple(functions), n_support, int(np.count_nonzero(free)))
-
-    def goal(self, tol: float, standing: Standings) -> float:
-        """Smallest gap that a function needs."""
-        return min(
-            dual.goal(tol, of_function)
-            for dual, of_function in zip(self.duals, standing.functions, strict=True)
-        )
 
     def n_violating(self, alpha: F8, outputs: F8, standing: Standings, *, tol: float) -> int:
         violate = np.zeros(len(alpha), np.bool_)

@@ -114,7 +114,7 @@ class _Point(NamedTuple):
     above: F8
 
 
-class _System:
+class System:
     """``(Θ + K) v = w``; see the module's docstring.
 
     Parameters
@@ -257,7 +257,7 @@ class _Search:
         point = self.point
         low, high = self._distances()
         theta = point.below / low + point.above / high + self._variables.ridge + self._added
-        system = _System(self._factor, np.where(self._movable, theta, np.inf))
+        system = System(self._factor, np.where(self._movable, theta, np.inf))
         residual = self._residual()
         lacking = self._totals - self._members @ point.alpha.sum(axis=1)
         movable = self._movable.astype(np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from bigsvm.estimators.arguments import documented
 from bigsvm.estimators.classifier import Classifier
@@ -44,11 +44,9 @@ class L2SVC(BallParameters, Classifier):
     gamma_ : float
         Gamma of the kernel as a number, also where `gamma` is a word.
     converged_ : bool
-        Whether a full sweep has certified `ball_tol`.
+        Whether a full sweep has certified `tol`, as for `SVC`; `ball_tol` ends the search before.
     gap_ : float or None
-        Gap of the ball, in units of the margin: the distance of the farthest point outside, or ten
-        times the duality gap relative to the objective (`bigsvm.duals.ball`), whichever is less.
-        None if the ball is not certified. Training ends at ``certificate_["tol"]``.
+        KKT gap of the margins. None if no sweep has looked at all rows.
     stop_reason_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
     certificate_, history_, fit_status_, shape_fit_, model_
@@ -89,3 +87,5 @@ class L2SVC(BallParameters, Classifier):
     _formulation = "l2-svc"
 
     C: float = again("C")
+    _: KW_ONLY
+    tol: float = again("tol")

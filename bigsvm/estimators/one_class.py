@@ -159,4 +159,5 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
 
     C: float = again("C")
     _: KW_ONLY
+    tol: float = again("tol")
     certify: bool = again("certify")

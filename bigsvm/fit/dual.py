@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.ball import BallDual, Solver, is_ball
 from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.picking import SCAN_ROWS
 from bigsvm.fit.gamma import SAMPLE, sampled_rows
 from bigsvm.gram import Partners
 from bigsvm.gram.low_rank import LARGEST_RANK, lack
+from bigsvm.working_sets.choice import LARGEST_SET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,14 +47,45 @@ def make_dual(
     scarce = whole and plan.holds_few_rows(SCARCE)
     shrinks = parameters.shrinks(rows_are_scarce=plan.holds_few_rows(SHRUNK))
     rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
+    largest = coarse = 0.0
+    if formulation.squares_losses:
+        largest = _largest_diagonal(source, tiles, parameters)
+        rounding = largest * float(np.finfo(np.float32).eps)
+        coarse = rounding * _inverse_ridge(formulation, source.n_rows)
+    common: dict[str, Any] = {
+        "shrinking": shrinks,
+        "rows_at_once": parameters.rows_at_once,
+        "in_float64": coarse > 1.0,
+    }
     if is_ball(formulation):
-        return _ball_dual(source, formulation, tiles, parameters, rule, shrinking=shrinks)
-    return BoxDual(
-        formulation,
-        rule,
-        shrinking=shrinks,
-        rows_at_once=parameters.rows_at_once,
-    )
+        return _ball_dual(source, formulation, tiles, parameters, rule, largest, **common)
+    return BoxDual(formulation, rule, **common)
+
+
+def _inverse_ridge(formulation: Formulation, n_rows: int) -> float:
+    """Bound, of any working set, on the norm of ``u_i u_j / (S_i S_j)^½``, with random signs u.
+
+    Rounding of that size, which kernel values but those on the diagonal have, makes K + S
+    indefinite. A few rows with a tiny ridge, such as many equal rows, do not.
+    """
+    largest = total = 0.0
+    for start in range(0, n_rows, SCAN_ROWS):
+        (segment,) = formulation.segments(slice(start, min(start + SCAN_ROWS, n_rows)))
+        ridge = np.asarray(segment.ridge)
+        inverse = 1.0 / ridge[ridge > 0]
+        largest, total = max(largest, float(inverse.max(initial=0.0))), total + inverse.sum()
+    return float(np.sqrt(largest * min(total, largest * LARGEST_SET)))
+
+
+def _largest_diagonal(
+    source: RowSource, tiles: KernelTiles, parameters: TrainingParameters
+) -> float:
+    """Largest kernel value of a row with itself, of a sample of the rows."""
+    if tiles.kernel.is_shift_invariant:
+        return 1.0 + tiles.offset
+    rows = sampled_rows(source, source.sample_indices(SAMPLE, seed=parameters.seed))
+    partners = Partners(tiles.values, rows, for_sparse_rows=source.is_sparse)
+    return float(tiles.values.diagonal(partners.norms).max())
 
 
 def _ball_dual(
@@ -61,8 +94,8 @@ def _ball_dual(
     tiles: KernelTiles,
     parameters: TrainingParameters,
     rule: SelectionRule,
-    *,
-    shrinking: bool,
+    diagonal: float,
+    **common: Any,
 ) -> BallDual:
     """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
 
@@ -72,15 +105,9 @@ def _ball_dual(
         mixed = np.random.default_rng(parameters.seed).permutation(places)
         return lack(tiles, RowsAt(rows, mixed), min(LARGEST_RANK, len(places) // 2))
 
-    diagonal = 1.0 + tiles.offset
-    if not tiles.kernel.is_shift_invariant:
-        rows = sampled_rows(source, source.sample_indices(SAMPLE, seed=parameters.seed))
-        partners = Partners(tiles.values, rows, for_sparse_rows=source.is_sparse)
-        diagonal = float(tiles.values.diagonal(partners.norms).max())
     largest = diagonal + 1.0 / formulation.largest_penalty
     lack_of = None if parameters.working_set == "all" else lacking
     return BallDual(
         formulation, rule, Solver(parameters.solver), largest, lack_of,
-        shrinking=shrinking,
-        rows_at_once=parameters.rows_at_once,
+        tol=parameters.ball_tol, **common,
     )  # fmt: skip

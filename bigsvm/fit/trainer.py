@@ -21,7 +21,7 @@ from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.disk import DiskCache
 from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
-from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
+from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.search.search import ENDS, FirstPoints, Search
 from bigsvm.search.searches import search_of
@@ -34,6 +34,7 @@ from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
 from bigsvm.working_sets.held_rows import WorkingRows
+from bigsvm.working_sets.newton_problem import planned_in_float64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,7 +153,8 @@ class Trainer:
         dual, watch = self.dual(source, variables.formulation, plan), None
         control: dict[str, Any] = {"saver": saver, "limits": limits, "listener": listener}
         ball = dual.searched
-        if ball and start is None and Search.is_next(saver, dual, source.n_rows):
+        searches = not dual.in_float64 and start is None
+        if ball and searches and Search.is_next(saver, dual, source.n_rows):
             search = search_of(ball.solver)(
                 source, dual, self._tiles, plan,
                 ball_tol=parameters.ball_tol, sampling=parameters.sampling,
@@ -164,7 +166,11 @@ class Trainer:
             # Far points fill a core set first, and do not make a model by themselves.
             goes_on = reason is StopReason.CORE_FULL or (parameters.certify and reason in ENDS)
             if not goes_on:
-                return search.result(reason)
+                result = search.result(reason)
+                if not parameters.certify:
+                    return result
+                certificate = replace(result.certificate, tol=parameters.tol)
+                return replace(result, certificate=certificate)
             watch = search.watch
             if self._certifies:
                 start = search.alpha()
@@ -235,7 +241,16 @@ class Trainer:
             Watch of the search that led there.
         """
         parameters = self._parameters
-        whole = parameters.working_set == "all"
+        if dual.in_float64 and self._tiles.dtype != np.float64:
+            some, problem = copy.copy(self), dual.formulation
+            width = self._kernel.dimensions(source.n_columns) + (problem.offset > 0)
+            plan = planned_in_float64(plan, width, n_outputs=problem.n_outputs)
+            with self._tiles.exact() as some._tiles:
+                return some.decompose(
+                    source, dual, plan,
+                    saver=saver, limits=limits, listener=listener, start=start, point=point,
+                )  # fmt: skip
+        whole = parameters.working_set == "all" and not dual.in_float64
         disk = None
         if whole and parameters.disk_cache_bytes():
             # Values of a kernel matrix are looked up.
@@ -252,14 +267,18 @@ class Trainer:
             source, dual, self._tiles, plan, start=start, point=point, watch=watch,
             seed=parameters.seed, limits=limits, listener=listener, saver=saver,
         )  # fmt: skip
-        tol = parameters.ball_tol if parameters.formulation in BALLS else parameters.tol
         cluster = None
         if self._workforce is not None:
             cluster = ClusterExecutor(
                 self._workforce, source, self._tiles, block_bytes=plan.block_bytes
             )
         return Decomposition(
-            run, tol=tol, whole=whole, disk=disk, certify=self._certifies, cluster=cluster
+            run,
+            tol=parameters.tol,
+            whole=whole,
+            disk=disk,
+            certify=self._certifies,
+            cluster=cluster,
         ).run()
 
 

@@ -32,7 +32,7 @@ class Traits(NamedTuple):
     is_reduced : bool
         Whether it is of two classes, so that more become several problems.
     is_ball : bool
-        Whether its tolerance is that of a minimal enclosing ball.
+        Whether its rows are points of a minimal enclosing ball.
     gap : str
         What a run brings down to its tolerance.
     """
@@ -46,9 +46,9 @@ class Traits(NamedTuple):
 TRAITS: dict[str, Traits] = {
     "c-svc": Traits("classes", is_reduced=True),
     "nu-svc": Traits("classes", is_reduced=True),
-    "l2-svc": Traits("classes", is_reduced=True, is_ball=True, gap="gap of the ball"),
+    "l2-svc": Traits("classes", is_reduced=True, is_ball=True),
     "one-class": Traits("rows"),
-    "l2-one-class": Traits("rows", is_ball=True, gap="gap of the ball"),
+    "l2-one-class": Traits("rows", is_ball=True),
     "eps-svr": Traits("targets"),
     "nu-svr": Traits("targets"),
     "crammer-singer": Traits("classes", gap="largest violation"),

@@ -160,11 +160,12 @@ class BallParameters:
     ball_tol: float = parameter(
         1e-6,
         """
-        The ball is found within this share of the radius.
+        The search for the ball ends within this share of the radius.
 
-        Training ends when (1 + ball_tol) times the radius encloses all points, round the centre
-        that is returned or, where the duality gap shows so, round another (`bigsvm.duals.ball`).
-        ``certificate_["ball"]`` says by which test, and the smallest share for the returned centre.
+        It ends when samples have no row outside (1 + ball_tol) times the radius; a certified run
+        goes on with sweeps until `tol`. ``certificate_["ball"]`` says whether that ball encloses
+        all rows, and by which test: round the centre that is returned or, where the duality gap
+        shows so, round another (`bigsvm.duals.ball`).
         """,
         panel=BALL,
         formulations=BALLS,

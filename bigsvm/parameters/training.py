@@ -26,7 +26,6 @@ from bigsvm.parameters.formulations import (
     CLASSIFIERS,
     WITH_CLASSES,
     ProblemParameters,
-    all_but,
 )
 from bigsvm.parameters.groups import (
     BallParameters,
@@ -86,13 +85,12 @@ class TrainingParameters(
         1e-3,
         """
         KKT gap over all rows at which training has converged; for crammer-singer the largest
-        violation. Balls have ball_tol instead.
+        violation. The search for a ball ends at ball_tol.
 
         The violation ψ is in units of the margin: ε of the paper, which recommends 0.1: enough
         where only labels are wanted (docs/guide.md).
         """,
         panel=STOPPING,
-        formulations=all_but(*BALLS),
         rule=POSITIVE,
     )
     certify: bool = parameter(

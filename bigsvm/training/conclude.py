@@ -76,7 +76,7 @@ def conclude(
         test_error=tested.error if tested else None,
         test_error_deviation=tested.deviation if tested else None,
         rows_used=count.scope if is_partial else None,
-        ball=dual.proof(standing, tol=tol) if standing else None,
+        ball=dual.proof(alpha, state.outputs, standing) if standing else None,
     )
     thresholds = standing.thresholds if standing else _thresholds_within(dual, state, count.scope)
     is_sparse = beta.ndim > 1 and alpha.ndim == beta.ndim

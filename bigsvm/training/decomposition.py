@@ -98,7 +98,7 @@ class Decomposition:
         source, dual, tiles, plan = run.source, run.dual, run.tiles, run.plan
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self._run, self.listener = run, run.listener
-        self._asked_tol = self.tol = tol
+        self.tol = tol
         self._cluster, self._by_halves = cluster, by_halves
         self._executor: Executor
         self._executor = cluster or LocalExecutor(source, tiles, block_bytes=plan.block_bytes)
@@ -177,7 +177,6 @@ class Decomposition:
         count = self.count
         alpha, outputs = self._run.of_scope()
         standing = self._standing = self.dual.optimality(alpha, outputs)
-        self.tol = self.dual.goal(self._asked_tol, standing)
         if self._uncertified is not None:
             self._stop = self._uncertified.reason(standing)
         if self._stop is not None:
@@ -209,7 +208,8 @@ class Decomposition:
         """Certify the point of the last sweep if it looks optimal; say whether the run ends."""
         count = self.count
         count.gap, count.objective = standing.gap, standing.objective
-        examined = standing.gap <= self.tol or self._solve.was_slow()
+        fell = count.has_fallen(standing)
+        examined = standing.gap <= self.tol or self._solve.was_slow() or fell
         if examined:
             # Saved before the certificate, so that a resumed run certifies to the same bits.
             if self._run.saver.keeps_ends:
@@ -217,6 +217,7 @@ class Decomposition:
             standing = self._standing = self._certify()
             if standing.gap > self.tol:
                 self._solve.distrust_disk()
+            fell = count.has_fallen(standing)
         count.judge(standing)
         if count.fruitless >= PATIENCE and not examined:
             standing = self._standing = self._certify()
@@ -237,7 +238,7 @@ class Decomposition:
             return standing, StopReason.CONVERGED
         if self._watch.steps_allowed() == 0:
             return standing, StopReason.MAX_ITER
-        return standing, StopReason.STALLED if count.fruitless >= PATIENCE else None
+        return standing, StopReason.STALLED if fell or count.fruitless >= PATIENCE else None
 
     def _sweep(self) -> None:
         """Bring f of the other rows of the scope up to date with the new alpha of active rows."""

@@ -38,7 +38,7 @@ class StopReason(StrEnum):
             StopReason.TIME_LIMIT: "the time limit was reached; give more, or resume a saved run",
             StopReason.INTERRUPTED: "the run was interrupted; repeat it, or resume a saved run",
             StopReason.STALLED: "neither gap nor objective improved any more at the precision of "
-            "float32 kernel values; scale the columns or ask for a larger tol",
+            "kernel values; scale the columns, lower C or ask for a larger tol",
             StopReason.SAMPLED: "random samples had no point outside the ball; as no sweep over "
             "all rows was asked for, nothing is certified",
             StopReason.CORE_FULL: "the core set had as many points as memory holds, and training "
@@ -128,13 +128,13 @@ class Certificate:
         For a run without a certificate: number of rows that were trained on.
     ball : dict or None
         For a ball, at the centre that is returned, if a sweep has looked at all rows. ``"test"`` is
-        the one that certified it: ``"radius"``, as no row is farther than (1 + `ball_tol`) times
-        the radius; ``"duality gap"``, as the dual objective is so near the primal one that another
-        centre has that property (`bigsvm.duals.ball`); None where it is not certified. ``"eps"`` is
-        the smallest ε for which (1 + ε) times the radius encloses all rows round this centre; None
-        where the radius is 0. ``"farthest_gap"`` and ``"losses_gap"`` are what the tests compare
-        with `tol`, in units of the margin; the latter is None where the duality gap is too large to
-        count.
+        the paper's test that it passes: ``"radius"``, as no row is farther than (1 + `ball_tol`)
+        times the radius; ``"duality gap"``, as the dual objective is so near the primal one that
+        another centre has that property (`bigsvm.duals.ball`); None where it passes neither.
+        ``"eps"`` is the smallest ε for which (1 + ε) times the radius encloses all rows round this
+        centre; None where the radius is 0. ``"farthest_gap"`` and ``"losses_gap"`` are what the
+        tests compare with ε of the radius, in units of the margin; the latter is None where the
+        duality gap is too large to count.
     """
 
     converged: bool

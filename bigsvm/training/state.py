@@ -251,6 +251,10 @@ class Counters:
         self.cpu_seconds_swept, self.thread_seconds_swept = self.cpu_seconds, self.thread_seconds
         return idle
 
+    def has_fallen(self, standing: Standing) -> bool:
+        """Whether the objective, which steps raise, is lower than before by more than its size."""
+        return standing.objective < self.best_objective - abs(self.best_objective)
+
     def judge(self, standing: Standing) -> None:
         """Count the sweeps since gap or objective last improved; each sweep counts once."""
         if self.judged == self.n_sweeps:

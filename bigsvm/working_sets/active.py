@@ -17,6 +17,7 @@ from bigsvm.gram import Partners
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.working_sets.choice import WorkingSet
+from bigsvm.working_sets.newton_problem import NewtonProblem
 from bigsvm.working_sets.shrinking import ShrinkingProblem, leaves_out
 from bigsvm.working_sets.subproblem import SubProblem
 
@@ -131,10 +132,19 @@ class ActiveRows:
             For working sets of several functions.
         """
         start = Start(working.alpha, working.gradient, last, n_done)
+        if self.dual.in_float64:
+            return self.in_float64(working.rows, start, memory)
         shrinks = (self.dual.shrinks and not memory.whole_rows) or leaves_out(last)
         if shrinks:
             return self._problem_of(ShrinkingProblem, working.rows, start, memory, self.tiles)
         return self._problem_of(SubProblem, working.rows, start, memory, self.tiles)
+
+    def in_float64(self, rows: I8, start: Start, memory: Memory) -> NewtonProblem:
+        """Make the problem of rows for which float32 is too coarse."""
+        return NewtonProblem(
+            self.dual, self.tiles, self.rows.at_places(self.places(rows)), rows, start,
+            most_bytes=memory.buffer.values.nbytes,
+        )  # fmt: skip
 
     def of_rows(self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles) -> SubProblem:
         """Make the sub-problem of rows with all their variables."""
@@ -202,7 +212,7 @@ class ActiveRows:
         if self.cluster is not None and self.cluster.is_worth_sending(len(rows), len(moved)):
             held = WeightedRows.held(self.rows.at_places(places[moved]), change[moved])
             return self.cluster.at_rows(
-                self.indices[rows], held, exact=False, look=look, among=self.indices
+                self.indices[rows], held, exact=self.dual.in_float64, look=look, among=self.indices
             )
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):

@@ -26,6 +26,8 @@ SETTLED_TOL = 0.5
 SETTLED_SHARE = 1e-3
 """A scope of an uncertified run is solved until at most this share of its rows matter: a fifth of
 `learning_curve.WORTH`."""
+INNER_TOL = 0.5
+"""Active rows are solved to this share of tol, so that their own gap leaves others room."""
 NEAR = 2.0
 """`NEAR_TOL` holds if the gap is below this many times the goal: a certificate has just failed."""
 NEAR_TOL = 0.75
@@ -160,11 +162,8 @@ class Choice:
 
         `settled` says whether the last rows have been added to a run without a certificate.
         """
-        goal = self._dual.goal(self._tol, standing)
-        share = self._dual.inner_tol
-        if goal < standing.gap < NEAR * goal:
-            share = max(share, NEAR_TOL)
-        tol = max(share * goal, FINEST_INNER_TOL)
+        is_near = self._tol < standing.gap < NEAR * self._tol
+        tol = max((NEAR_TOL if is_near else INNER_TOL) * self._tol, FINEST_INNER_TOL)
         if scope == self._n_rows and (self._certifies or not settled):
             return tol
         return max(tol, SCOPE_TOL * self._dual.formulation.scale(standing.thresholds))

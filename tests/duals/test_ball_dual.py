@@ -1,5 +1,7 @@
 """The ball's dual by its definitions, beside the optimum of a dense problem in float64."""
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -87,20 +89,32 @@ def test_objective_and_gaps_are_their_definitions(problem):
     primal = 0.5 * alpha @ h + 0.5 * problem.C @ slack**2
     assert standing.duality_gap == pytest.approx(primal - objective, rel=1e-10)
     assert standing.thresholds == (0.0,)
-    margins = 1 - tilde @ a
-    gap = max(margins.max(), 0.0) + (a @ tilde @ a) / a.sum() - 1
-    assert standing.gap == pytest.approx(max(gap, 0.0), rel=1e-10, abs=1e-12)
+    assert standing.gap == pytest.approx(kkt_gap(problem, a), rel=1e-10, abs=1e-12)
     assert standing.n_support == np.count_nonzero(a)
     assert standing.n_bounded == 0
 
 
-def test_the_gap_is_that_on_the_simplex_in_units_of_the_margin(problem):
+def kkt_gap(problem, a, some=slice(None)):
+    """By the definition: no row may rise or fall by more than a variable without a row."""
+    y = problem.y[problem.rows][some]
+    gradient = y * (1 - problem.tilde @ a)[some]
+    rises, falls = (y > 0) | (a[some] > 0), (y < 0) | (a[some] > 0)
+    return gradient[rises].max(initial=0.0) - gradient[falls].min(initial=0.0)
+
+
+def proof(problem, a):
+    alpha = problem.signed(a)
+    return problem.dual.proof(alpha, problem.K @ alpha, problem.at(a))
+
+
+def test_the_farthest_gap_is_that_on_the_simplex_in_units_of_the_margin(problem):
     """R − min (K̃a)_i = R · gap, where alpha is as long as is best."""
     a = problem.somewhere()
     a /= a.sum()
     R = a @ problem.tilde @ a
     standing = problem.at(a / R)
-    assert standing.gap * R == pytest.approx(R - (problem.tilde @ a).min(), rel=1e-9)
+    farthest = proof(problem, a / R)["farthest_gap"]
+    assert farthest * R == pytest.approx(R - (problem.tilde @ a).min(), rel=1e-9)
     assert standing.objective == pytest.approx(0.5 / R, rel=1e-12)
 
 
@@ -112,14 +126,21 @@ def test_the_goal_is_when_the_larger_ball_encloses_all_points(problem, tol):
     goal = problem.dual.goal_on_simplex(tol, R)
     # Farthest: D + R - 2 (K̃a)_i <= (1 + tol)² (D - R) is R - (K̃a)_i <= goal.
     assert 2 * goal + (D - R) == pytest.approx((1 + tol) ** 2 * (D - R), rel=1e-12)
-    assert problem.dual.goal(tol, problem.at(a / R)) * R == pytest.approx(goal, rel=1e-9)
+    farthest = R - (problem.tilde @ a).min()
+    eps = proof(problem, a / R)["eps"]
+    assert 2 * farthest + (D - R) == pytest.approx((1 + eps) ** 2 * (D - R), rel=1e-9)
+    for ball_tol in (0.99 * eps, 1.01 * eps):
+        dual = replace(problem.dual, tol=ball_tol)
+        alpha = problem.signed(a / R)
+        found = dual.proof(alpha, problem.K @ alpha, problem.at(a / R))
+        assert (found["test"] == "radius") == (ball_tol > eps)
 
 
 def test_at_the_optimum_both_gaps_close(problem):
     standing = problem.at(naive.l2_svc(problem.tilde))
     assert standing.gap <= 1e-10
     assert abs(standing.duality_gap) <= 1e-9 * standing.objective
-    assert problem.dual.goal(1e-6, standing) > 0
+    assert proof(problem, naive.l2_svc(problem.tilde))["test"] == "radius"
 
 
 def test_optimality_does_not_depend_on_the_order_of_rows(problem):
@@ -159,60 +180,42 @@ def test_the_ball_round_the_centre_with_the_losses_encloses_all_points(problem, 
 
 
 @pytest.mark.parametrize("by", [1e-3, 1e-2])
-def test_near_the_optimum_the_gap_is_that_of_the_losses(problem, by):
+def test_the_gap_of_the_losses_is_its_definition(problem, by):
     a, rows = near(problem, by), problem.rows
     a *= a.sum() / (a @ problem.tilde @ a)
     y, C, alpha = problem.y[rows], problem.C[rows], problem.signed(a)
     f = (problem.K @ alpha)[rows]
     primal = 0.5 * alpha @ problem.K @ alpha + 0.5 * C @ np.maximum(0, 1 - y * f) ** 2
     R = a @ problem.tilde @ a / a.sum() ** 2
-    standing = problem.at(a)
+    found = proof(problem, a)
     share = R * (primal - 0.5 / R) / primal / R
     assert R - 0.5 / primal == pytest.approx(share * R, rel=1e-6)
-    farthest = 1 - (problem.tilde @ a).min() + (a @ problem.tilde @ a) / a.sum() - 1
-    expected = ball.TIMES * share if share <= ball.LARGEST_SHARE else np.inf
-    assert standing.gap == pytest.approx(min(expected, farthest), rel=1e-6, abs=1e-12)
-    assert problem.at(1.3 * a).gap >= standing.gap  # it is of the best length
-
-
-def doubtful(problem, alpha, *, tol, error):
-    return problem.dual.doubtful(alpha, problem.K @ alpha, tol=tol, error=error).tolist()
+    if share > ball.LARGEST_SHARE:
+        assert found["losses_gap"] is None
+    else:
+        assert found["losses_gap"] == pytest.approx(ball.TIMES * share, rel=1e-6, abs=1e-12)
+    assert proof(problem, 1.3 * a)["farthest_gap"] >= found["farthest_gap"]  # of the best length
 
 
 @pytest.mark.parametrize("error", [1e-6, 1e-4, 1e-2])
-def test_gap_without_doubtful_rows_holds_for_any_output_errors(problem, error):
-    alpha = problem.signed(near(problem, 1e-5))
+def test_rows_that_are_not_doubtful_do_not_violate_whatever_their_error(problem, error):
+    alpha, tol = problem.signed(near(problem, 1e-3)), 1e-2
     outputs, rng = problem.K @ alpha, np.random.default_rng(1)
-    tol = 1e-2
-    assert not doubtful(problem, alpha, tol=tol, error=0.0)
-    support = np.flatnonzero(alpha).tolist()
-    assert set(support) <= set(doubtful(problem, alpha, tol=1e-9, error=0.0))
-    assert set(support) <= set(doubtful(problem, alpha, tol=tol, error=1.0))
-    if doubtful(problem, alpha, tol=tol, error=error):
-        assert error > 1e-6
-        return
+    doubtful = problem.dual.doubtful(alpha, outputs, tol=tol, error=error)
+    assert not len(doubtful) or set(np.flatnonzero(alpha)) <= set(doubtful)
+    exact = np.isin(np.arange(len(alpha)), doubtful)
+    gap = problem.dual.optimality(alpha, outputs).gap
     for wrong in (-error * problem.y, *rng.uniform(-error, error, (20, len(alpha)))):
-        assert problem.dual.optimality(alpha, outputs + wrong).gap <= tol
-
-
-def test_rows_are_doubtful_far_from_the_optimum(problem):
-    alpha = problem.signed(problem.somewhere())
-    gap = problem.at(problem.somewhere()).gap
-    assert doubtful(problem, alpha, tol=0.99 * gap, error=0.0)
-    # Any tolerance that is large enough is met, by the farthest point.
-    assert not doubtful(problem, alpha, tol=1.01 * gap, error=1e-3 * gap)
-    assert doubtful(problem, np.zeros(len(alpha)), tol=0.99, error=0.0)
+        found = problem.dual.optimality(alpha, np.where(exact, outputs, outputs + wrong)).gap
+        assert found == pytest.approx(gap, abs=1e-12) or max(found, gap) <= tol
 
 
 def test_gap_of_some_rows_is_that_of_their_sub_problem(problem):
-    """The others being fixed, no two of them may be as wrong as one another."""
     a = 0.5 * naive.l2_svc(problem.tilde)
     alpha = problem.signed(a)
     outputs, some = problem.K @ alpha, problem.rows[::2]
     standing = problem.dual.optimality(alpha[some], outputs[some], rows=some)
-    margins = 1 - (problem.tilde @ a)[::2]
-    expected = max(margins.max(), -margins[a[::2] > 0].min(initial=0.0), 0.0)
-    assert standing.gap == pytest.approx(expected, rel=1e-9)
+    assert standing.gap == pytest.approx(kkt_gap(problem, a, slice(None, None, 2)), rel=1e-9)
 
 
 def lacking(*given):
@@ -232,30 +235,11 @@ def test_the_rank_of_a_model_is_the_first_that_is_enough():
     assert BallDual(L2Classification(sign=np.array([1, -1], np.int8), C=2.0)).model_rank == 0
 
 
-def test_doubtful_are_rows_with_alpha_or_that_might_be_outside(problem):
-    a = problem.somewhere()
-    a /= a @ problem.tilde @ a / a.sum()
-    alpha = problem.signed(a)
-    outputs = problem.K @ alpha
-    for tol in (0.1, 0.5, 1.0):
-        found = problem.dual.doubtful(alpha, outputs, tol=tol, error=1e-3)
-        if problem.dual.optimality(alpha, outputs).gap <= tol - 0.01:
-            assert not len(found)
-            continue
-        excess = a @ problem.tilde @ a / a.sum() - 1
-        expected = [
-            row
-            for row in problem.rows
-            if alpha[row] != 0 or 1 - problem.y[row] * outputs[row] + excess > tol - 2e-3
-        ]
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_gap_and_objective_at_zero(problem):
     standing = problem.at(np.zeros(len(problem.rows)))
-    assert standing.gap == 1.0
+    assert standing.gap == len(set(problem.y[problem.rows]))  # rows of either class rise or fall
     assert standing.objective == 0.0
-    assert problem.dual.goal(1e-3, standing) == 0.0
+    assert proof(problem, np.zeros(len(problem.rows))) is None
 
 
 def test_squared_radius_is_never_negative(problem):

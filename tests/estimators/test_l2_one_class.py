@@ -32,14 +32,14 @@ def moons():
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_certified_model_is_the_optimum(moons, solver, kernel, form):
-    model = bigsvm.L2OneClassSVM(C=10.0, solver=solver, ball_tol=FINE, **KERNELS[kernel])
+    model = bigsvm.L2OneClassSVM(C=10.0, solver=solver, tol=FINE, **KERNELS[kernel])
     is_the_optimum_of_its_ball(model.fit(form(moons)), moons)
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_optimum_for_any_C(moons, solver, C):
-    model = bigsvm.L2OneClassSVM(C=C, solver=solver, ball_tol=FINE, gamma=1.0).fit(moons)
+    model = bigsvm.L2OneClassSVM(C=C, solver=solver, tol=FINE, gamma=1.0).fit(moons)
     is_the_optimum_of_its_ball(model, moons)
     values = model.decision_function(moons)
     np.testing.assert_array_equal(np.flatnonzero(values < -1e-9), model.support_)
@@ -55,7 +55,7 @@ def test_agrees_with_libsvm_on_the_kernel_with_the_ridge(moons, C):
     peer.fit(K + np.eye(300) / C)
     rho = peer.offset_[0]
     values = K[:, peer.support_] @ peer.dual_coef_[0] / rho - 1
-    model = bigsvm.L2OneClassSVM(C=C, gamma=1.0, ball_tol=FINE).fit(moons)
+    model = bigsvm.L2OneClassSVM(C=C, gamma=1.0, tol=FINE).fit(moons)
     np.testing.assert_allclose(model.decision_function(moons), values, atol=1e-4)
     assert model.objective_ == pytest.approx(0.5 / rho, rel=1e-5)
 
@@ -63,7 +63,7 @@ def test_agrees_with_libsvm_on_the_kernel_with_the_ridge(moons, C):
 def test_agrees_with_data_description_for_a_constant_diagonal(moons):
     """Primal and dual of ``r² + C/4 Σ ξ²`` are one at its centre, and inside is within r of it."""
     C = 20.0
-    model = bigsvm.L2OneClassSVM(C=C, gamma=1.0, ball_tol=FINE).fit(moons)
+    model = bigsvm.L2OneClassSVM(C=C, gamma=1.0, tol=FINE).fit(moons)
     K, a = rbf_kernel(moons, gamma=1.0), coefficients_of(model, len(moons))
     a /= a.sum()
     R = 0.5 / model.objective_
@@ -143,7 +143,7 @@ def test_fit_on_two_to_four_rows(n):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_weight_is_the_number_of_repetitions(moons, solver):
     weights = np.random.default_rng(0).integers(0, 3, len(moons))
-    options = {"C": 5.0, "gamma": 1.0, "ball_tol": FINE, "solver": solver}
+    options = {"C": 5.0, "gamma": 1.0, "tol": FINE, "solver": solver}
     weighted = bigsvm.L2OneClassSVM(**options).fit(moons, sample_weight=weights)
     is_the_optimum_of_its_ball(weighted, moons, weights=weights)
     repeated = bigsvm.L2OneClassSVM(**options).fit(np.repeat(moons, weights, axis=0))
@@ -163,7 +163,7 @@ def test_weights_with_an_infinite_ridge_count_as_zero(moons):
 def test_equal_rows_are_one_point(moons, form):
     """More rows than are trained as they come, of which thirty each are equal."""
     X = np.repeat(moons, 30, axis=0)[np.random.default_rng(0).permutation(9000)]
-    options = {"gamma": 1.0, "ball_tol": FINE}
+    options = {"gamma": 1.0, "tol": FINE}
     model = bigsvm.L2OneClassSVM(C=2.0, **options).fit(form(X))
     one = bigsvm.L2OneClassSVM(C=60.0, **options).fit(moons)
     assert model.converged_
@@ -229,7 +229,7 @@ def test_unbounded_problem_of_an_indefinite_kernel_is_refused(moons):
 
 # -- stores ---------------------------------------------------------------------------------------
 
-LITTLE = {"C": 30.0, "gamma": 0.005, "memory": "12MB", "n_jobs": 1, "ball_tol": 1e-8}
+LITTLE = {"C": 30.0, "gamma": 0.005, "memory": "12MB", "n_jobs": 1, "tol": 1e-6}
 
 
 @pytest.fixture(scope="module")
@@ -274,9 +274,9 @@ def test_resumed_after_max_iter_it_ends_at_the_same_model(store, tmp_path):
 
 
 def test_a_kernel_matrix(moons):
-    model = bigsvm.L2OneClassSVM(kernel="precomputed", C=5.0, ball_tol=FINE)
+    model = bigsvm.L2OneClassSVM(kernel="precomputed", C=5.0, tol=FINE)
     K = rbf_kernel(moons, gamma=1.0)
-    rbf = bigsvm.L2OneClassSVM(gamma=1.0, C=5.0, ball_tol=FINE).fit(moons)
+    rbf = bigsvm.L2OneClassSVM(gamma=1.0, C=5.0, tol=FINE).fit(moons)
     np.testing.assert_allclose(
         model.fit(K).decision_function(K), rbf.decision_function(moons), atol=1e-5
     )
@@ -292,7 +292,7 @@ def test_kernel_rows_on_disk_are_those_of_other_formulations(tmp_path, monkeypat
         "cache_dir": tmp_path,
     }  # fmt: skip
     bigsvm.SVC(**options).fit(X, y)
-    model = bigsvm.L2OneClassSVM(ball_tol=1e-8, **options).fit(X)
+    model = bigsvm.L2OneClassSVM(tol=1e-6, **options).fit(X)
     assert model.certificate_["row_reads"] > 0
     best = 0.5 * naive.l2_svc(rbf_kernel(X, gamma=1.0) + np.eye(1500)).sum()
     assert model.objective_ == pytest.approx(best, rel=1e-6)

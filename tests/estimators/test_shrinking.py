@@ -57,7 +57,7 @@ def test_the_model_is_that_of_libsvm(name, sparse):
 def test_balls_shrink_too(kind):
     X, y = CLASSES
     shrunk, whole = (
-        kind(C=5.0, gamma=0.7, ball_tol=1e-8, working_set="all", shrinking=shrinking, n_jobs=1).fit(
+        kind(C=5.0, gamma=0.7, tol=1e-6, working_set="all", shrinking=shrinking, n_jobs=1).fit(
             X, *([] if kind is bigsvm.L2OneClassSVM else [y])
         )
         for shrinking in (True, False)

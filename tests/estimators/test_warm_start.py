@@ -18,9 +18,9 @@ ESTIMATORS = {
     "svc": (bigsvm.SVC(gamma=2.0), {"C": 3.0}),
     "squared": (bigsvm.SVC(gamma=2.0, loss="squared_hinge"), {"C": 3.0}),
     "nu-svc": (bigsvm.NuSVC(gamma=2.0, nu=0.3), {"nu": 0.35}),
-    "l2-svc": (bigsvm.L2SVC(gamma=2.0, ball_tol=1e-8), {"C": 3.0}),
+    "l2-svc": (bigsvm.L2SVC(gamma=2.0, tol=1e-6), {"C": 3.0}),
     "one-class": (bigsvm.OneClassSVM(gamma=2.0, nu=0.1), {"nu": 0.12}),
-    "l2-one-class": (bigsvm.L2OneClassSVM(gamma=2.0, C=50.0, ball_tol=1e-8), {"C": 90.0}),
+    "l2-one-class": (bigsvm.L2OneClassSVM(gamma=2.0, C=50.0, tol=1e-6), {"C": 90.0}),
     "svr": (bigsvm.SVR(gamma=2.0), {"C": 0.5, "epsilon": 0.12}),
     "nu-svr": (bigsvm.NuSVR(gamma=2.0, nu=0.3), {"nu": 0.25, "C": 2.0}),
 }
@@ -47,8 +47,6 @@ def test_the_same_problem_again_takes_no_steps(kind):
     X, y, z = data(500)
     target = z if "svr" in kind else y
     fine, rough = ({"tol": tol} for tol in (1e-5, 1e-3))
-    if kind in ("l2-svc", "l2-one-class"):
-        fine, rough = ({"ball_tol": tol} for tol in (1e-8, 1e-7))
     model = clone(estimator).set_params(warm_start=True, **fine).fit(X, target)
     first = model.n_iter_
     model.set_params(**rough).fit(X, target)

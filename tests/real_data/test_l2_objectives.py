@@ -47,7 +47,7 @@ def test_all_solvers_end_at_the_optimum(rows, name):
     K = pairwise_kernels(X, metric="rbf", gamma=gamma) + 1
     a = naive.l2_svc(K * np.outer(y, y) + np.eye(len(y)) / C)
     for solver in SOLVERS:
-        model = bigsvm.L2SVC(C=C, gamma=gamma, solver=solver, ball_tol=1e-10).fit(X, y)
+        model = bigsvm.L2SVC(C=C, gamma=gamma, solver=solver, tol=1e-6).fit(X, y)
         assert model.converged_, solver
         assert model.objective_ == pytest.approx(0.5 * a.sum(), rel=1e-6), solver
         np.testing.assert_allclose(model.decision_function(X), K @ (a * y), rtol=0, atol=1e-3)
@@ -65,7 +65,7 @@ def test_linear_kernel_agrees_with_liblinear(rows, name):
     primal = 0.5 * w @ w + C / 2 * slack @ slack
     for solver in SOLVERS:
         # At 1e-10 values of spambase, up to 45 margins, are 4e-3 off an exact solution; here 5e-4.
-        model = bigsvm.L2SVC(C=C, kernel="linear", solver=solver, ball_tol=1e-11).fit(X, y)
+        model = bigsvm.L2SVC(C=C, kernel="linear", solver=solver, tol=1e-6).fit(X, y)
         assert model.converged_, solver
         assert model.objective_ == pytest.approx(primal, rel=1e-6), solver
         values = peer.decision_function(X)

@@ -13,7 +13,7 @@ KERNELS = {
     "poly": {"kernel": "poly", "gamma": 0.5, "coef0": 1.0, "degree": 2},
     "laplacian": {"kernel": "laplacian", "gamma": 0.3},
 }
-FINE = 1e-10
+FINE = 1e-6
 """Tolerance of balls that are held to the dense problem."""
 
 

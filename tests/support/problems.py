@@ -160,7 +160,7 @@ class Ball:
 
     def __init__(
         self, X, y, *, C=5.0, solver="pairwise", kernel=None, capacity=700, block_bytes=1 << 14,
-        sample_weight=None, ball_tol=1e-8, sampling=60, seed=0, lack=None,
+        sample_weight=None, ball_tol=1e-8, tol=1e-5, sampling=60, seed=0, lack=None,
     ):  # fmt: skip
         self.source = X if hasattr(X, "blocks") else as_row_source(X)
         self.kernel = kernel or RBF(gamma=0.5)
@@ -171,10 +171,13 @@ class Ball:
                 sign=np.asarray(y, np.int8), C=C, sample_weight=sample_weight
             )
         largest = 1.0 + formulation.offset + 1 / C
-        self.dual = BallDual(formulation, SelectionRule.SECOND_ORDER, Solver(solver), largest, lack)
+        self.dual = BallDual(
+            formulation, SelectionRule.SECOND_ORDER, Solver(solver), largest, lack, ball_tol
+        )
         self.plan = TrainingPlan(
             capacity, capacity, capacity, 4096 * capacity, block_bytes, {}, capacity
         )
+        self._tol = tol
         self._search = {"ball_tol": ball_tol, "sampling": sampling, "seed": seed}
 
     def tiles(self, dtype=np.float32):
@@ -202,4 +205,4 @@ class Ball:
             begin = {"start": search.alpha() if certify else None, "watch": search.watch}
         run = Run(self.source, self.dual, tiles, self.plan, **begin, **saved(**given))
         certify = certify or not hasattr(self.dual.formulation, "sign")
-        return Decomposition(run, tol=self._search["ball_tol"], certify=certify).run()
+        return Decomposition(run, tol=self._tol, certify=certify).run()
