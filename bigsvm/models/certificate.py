@@ -240,7 +240,7 @@ def _doubt(
     if formulation in balls and certificate.get("converged") and (gap or 0) > 1:
         return (
             f"the ball is within its tolerance, but a row may still be outside by {gap:.3g} "
-            f"{balls[formulation]}; lower ball_tol"
+            f"{balls[formulation]}; lower tol"
         )
     if not certificate.get("converged") or rho is None or gap is None:
         return None
