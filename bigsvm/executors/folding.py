@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bigsvm.executors import tasks
+from bigsvm.executors.audit import SHARE, Audit
 from bigsvm.executors.messages import Job, Unit
 from bigsvm.executors.passes import results_of
+from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.workforce import Call
 from bigsvm.kernels import Linear
+from bigsvm.processors import one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +24,36 @@ if TYPE_CHECKING:
 
 SPANS_AHEAD = 4
 """Results for each thread that may wait for an earlier one."""
+ROUNDING = 1e-9
+"""By how much results of other processors may differ, relative to the largest one."""
+
+
+class SpansAudit(Audit):
+    """Computes the results of some spans again.
+
+    Parameters
+    ----------
+    compute : callable
+        Given the number of a span, returns what a worker has to return.
+    n_spans : int
+    """
+
+    def __init__(self, compute: Callable[[int], Any], n_spans: int) -> None:
+        super().__init__([1] * n_spans, int(SHARE * n_spans))
+        self._compute = compute
+
+    def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
+        """Check the result of a span, if it was chosen or is the worker's first; see `Verify`."""
+        if self.place(number, worker) is None:
+            return False
+        with one_blas_thread():
+            expected = self._compute(number)
+        near = 0.0 if exactly else ROUNDING * float(np.abs(expected).max(initial=0.0))
+        if values.shape != expected.shape or not np.allclose(
+            values, expected, rtol=0.0, atol=near, equal_nan=True
+        ):
+            raise ReplyError(f"returned other values of span {number} than this process computes")
+        return True
 
 
 def fold(
@@ -32,6 +67,8 @@ def fold(
     look: Callable[[], None],
 ) -> Iterator[Any]:
     """Yield a function of the rows of each span, in their order: a sum of them has the same bits.
+
+    This process computes the results of some spans again; workers have to agree.
 
     Parameters
     ----------
@@ -59,7 +96,11 @@ def fold(
         unit = Unit(start, stop)
         calls.append(Call(tasks.apply_to_rows, unit, (function, *given), expected, nbytes))
     ahead = SPANS_AHEAD * workforce.n_threads
+    audit = SpansAudit(
+        lambda number: function(source.read(*spans[number]), *arguments(*spans[number])), len(spans)
+    )
     for done in results_of(
-        workforce, sent, calls, name="bigsvm-statistics", ahead=ahead, look=look
-    ):
+        workforce, sent, calls,
+        name="bigsvm-statistics", ahead=ahead, look=look, verify=audit.verify,
+    ):  # fmt: skip
         yield done.values

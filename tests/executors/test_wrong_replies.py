@@ -207,7 +207,7 @@ def test_wrong_results_of_fits_of_a_search(workers, faulty, kind):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("kind", ["nan", "none", "short", "text"])
+@pytest.mark.parametrize("kind", faulty_workers.KINDS)
 def test_wrong_moments_of_the_columns(workers, faulty, folder, monkeypatch, kind):
     """A gamma that is computed from the columns; see `fold`."""
     (address,) = faulty(kind)
