@@ -159,8 +159,9 @@ def leave_out(
         return None
     kept, places = np.flatnonzero(is_kept), np.flatnonzero(~is_kept)
     if len(kept) == 1:
+        [only] = classes[kept].tolist()
         raise DataError(
-            f"all rows with a positive weight are of class {classes[kept[0]]!r} (all samples with "
+            f"all rows with a positive weight are of class {only!r} (all samples with "
             "positive weights belong to the same class); give rows of another one a weight"
         )
     listener(ClassesLeftOut(classes[places].tolist()))

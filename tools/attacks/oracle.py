@@ -189,7 +189,8 @@ def standing(K: Gram, v: Variables) -> Standing:
     for group in np.unique(v.group):
         up, low = g[rises & (v.group == group)], g[falls & (v.group == group)]
         if v.sums is None:
-            gap = max(gap, up.max(initial=-np.inf), -low.min(initial=np.inf))
+            # As if a free variable had the gradient 0.
+            gap = max(gap, up.max(initial=0.0) - low.min(initial=0.0))
         elif len(up) and len(low):
             gap = max(gap, up.max() - low.min())
     threshold = np.asarray(v.thresholds)[v.group]

@@ -118,8 +118,7 @@ def draw(seed: int, number: int) -> dict[str, Any]:
             params["certify"] = False
         if maybe(0.3):
             params["ball_tol"] = rng.choice((1e-3, 1e-4, 1e-8))
-    else:
-        params["tol"] = rng.choice((1e-1, 1e-2, 1e-3, 1e-3, 1e-3, 1e-4, 1e-6))
+    params["tol"] = rng.choice((1e-1, 1e-2, 1e-3, 1e-3, 1e-3, 1e-4, 1e-6))
     if formulation == "crammer-singer":
         params["fit_intercept"] = maybe(0.4)
         if maybe(0.15):
