@@ -153,12 +153,16 @@ def results_as_done(
 
 @dataclass(eq=False)
 class _Flight:
-    """A task on its way with some calls; once given up, other workers do these too."""
+    """A task on its way with some calls; once given up, other workers do these too.
+
+    `in_full` are the calls that were sent with all that they refer to.
+    """
 
     numbers: list[int]
     worker: Worker
     future: Any
     began: float
+    in_full: set[int]
     is_given_up: bool = False
 
 
@@ -299,7 +303,7 @@ class Pass:
         given = [self._given(number) for number in numbers]
         function = self._calls[numbers[0]].function
         future = force.submit(worker, self._name, tasks.each, function, sent, shared, given)
-        flight = _Flight(numbers, worker, future, time.monotonic())
+        flight = _Flight(numbers, worker, future, time.monotonic(), self._in_full & {*numbers})
         self._flights.append(flight)
         force.when_done(future, lambda reply: self._finished(flight, reply))
 
@@ -337,7 +341,7 @@ class Pass:
             answers = replies.answers_in(reply.result(), len(flight.numbers))
             for number, done in zip(flight.numbers, answers, strict=True):
                 if number not in self._arrived:  # else another worker was faster
-                    self._take(number, worker, done)
+                    self._take(number, flight, done)
         except ReplyError as error:
             self._workforce.refuse(worker, str(error))
             for number in flight.numbers:
@@ -346,7 +350,7 @@ class Pass:
         # Release tasks that a worker was late with: they end where they look for that.
         self._drop([other for other in self._flights if self._arrived.issuperset(other.numbers)])
 
-    def _take(self, number: int, worker: Worker, answer: Any) -> None:
+    def _take(self, number: int, flight: _Flight, answer: Any) -> None:
         """Keep a result until its turn comes, or ask again with all that was not kept.
 
         Raises
@@ -354,8 +358,10 @@ class Pass:
         ReplyError
             It is none, or wrong.
         """
-        done = replies.checked(answer, self._calls[number].expected)
+        done, worker = replies.checked(answer, self._calls[number].expected), flight.worker
         if isinstance(done, NotKept):
+            if number in flight.in_full:
+                raise ReplyError("returned that it does not keep what it was just sent")
             self._in_full.add(number)
             self._queues.repeat(number, worker)
             return

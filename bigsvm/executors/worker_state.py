@@ -150,11 +150,14 @@ class OpenJob:
         if not isinstance(listed, NamedRows):
             return chosen.kept(None if listed is None else listed.numbers())
         if listed.rows is not None:
-            self._named[unit.start] = listed.name, listed.rows.numbers()
-        name, rows = self._named.get(unit.start, ("", None))
+            # Returned as they are: a task of another pass may keep others meanwhile.
+            rows = listed.rows.numbers()
+            self._named[unit.start] = listed.name, rows
+            return chosen.kept(rows)
+        name, kept = self._named.get(unit.start, ("", None))
         if name != listed.name:
             raise NotKeptError
-        return chosen.kept(rows)
+        return chosen.kept(kept)
 
     def tiles(self, *, exact: bool) -> KernelTiles:
         """Tiles of this thread, in float64 if `exact`."""

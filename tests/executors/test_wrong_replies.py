@@ -118,6 +118,15 @@ def test_all_workers_faulty_is_an_error_that_names_them(workers, faulty, folder,
     assert any(f"worker {address} returned" in str(error) for address in addresses)
 
 
+def test_a_worker_that_keeps_nothing_is_not_asked_for_ever(workers, faulty, folder, here):
+    (address,) = faulty("keeps nothing")
+    labels, options = FITS["c-svc"]
+    model, error, caught = fit_or_refused(*stored(folder, labels), options, workers)
+    assert error is None
+    assert [f"worker {address} returned" in str(one.message) for one in caught] == [True]
+    assert_same_fit(model, here("c-svc"))
+
+
 @pytest.mark.parametrize("what", ["garbled", "opened"])
 def test_replies_that_change_on_their_way_and_wrong_openings(workers, faulty, folder, here, what):
     (address,) = faulty(what)

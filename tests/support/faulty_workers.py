@@ -12,6 +12,7 @@ from bigsvm.data import store_rows
 from bigsvm.data.store_rows import StoreRows
 from bigsvm.errors import DataCorruptionError, StoreError
 from bigsvm.executors import replies, tasks
+from bigsvm.executors.messages import NotKept
 from bigsvm.one_vs_one.log import Solved
 from bigsvm.selection.tasks import LineResult
 
@@ -122,11 +123,24 @@ def _signs_then_changes(done):
     return signed._replace(values=changed)
 
 
-replies_sign = replies.sign
+def _keeps_nothing(count):
+    """Answer as a worker that has forgotten what it was sent, though it is sent again."""
+    numbers = itertools.count()
+
+    def each(function, sent, shared, calls):
+        if next(numbers) >= count:
+            return tasks_each(function, sent, shared, calls)
+        return [NotKept() for _ in calls]
+
+    return each
+
+
+replies_sign, tasks_each = replies.sign, tasks.each
 _FAULTS = {
     **{kind: (replies, "sign", _signs(kind, replies_sign)) for kind in KINDS},
     "garbled": (replies, "sign", _signs_then_changes),
     "later": (replies, "sign", _signs_wrong_after(40)),
+    "keeps nothing": (tasks, "each", _keeps_nothing(300)),
     "opened": (tasks, "versions", lambda: None),
     "damage": (StoreRows, "read", _raise(DataCorruptionError("chunk 3 is damaged"))),
     "missing store": (store_rows, "open_arrays", _raise(StoreError("there is no x.zarr"))),
