@@ -9,6 +9,7 @@ package. Line numbers, names of files and docstrings do not count.
 from __future__ import annotations
 
 import builtins
+import copyreg
 import dis
 import functools
 import operator
@@ -38,9 +39,11 @@ _NOT_COMPUTED = frozenset((
     "__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__",
     "__firstlineno__", "__static_attributes__", "__abstractmethods__", "_abc_impl",
     "__dataclass_fields__", "__dataclass_params__", "__orig_bases__", "__parameters__",
-    "__annotate__", "__annotate_func__", "__annotations_cache__",
+    "__annotate__", "__annotate_func__", "__annotations_cache__", "__slotnames__",
 ))  # fmt: skip
 """Attributes of a class that say nothing about what it computes, or say it again."""
+_LOOK_ANYWHERE = ("eval", "exec", "globals", "__import__")
+"""Built-in functions by which code uses what it does not name."""
 
 
 def identity_of(*values: object, versions: bool = True) -> str:
@@ -140,10 +143,16 @@ class _Walk:
         """Return the class and the state of an instance, as pickle has them."""
         if isinstance(value, BuiltinFunctionType) and value.__self__ is not None:
             return (getattr, value.__self__, value.__name__)
-        reduced: Any = value.__reduce_ex__(4)
+        reduce = copyreg.dispatch_table.get(type(value))
+        reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
         if not isinstance(reduced, tuple):
             raise TypeError(f"{reduced!r} is of no installed package")
         make, arguments, *state = reduced
+        if state and isinstance(state[0], dict):
+            # What was computed when it was first asked for depends on what is here.
+            held = (item for kind in type(value).__mro__ for item in vars(kind).items())
+            cached = {name for name, of in held if isinstance(of, functools.cached_property)}
+            state[0] = {name: of for name, of in state[0].items() if name not in cached} or None
         # Iterators over items of lists and dictionaries are used up.
         return (make, arguments, *(list(s) if hasattr(s, "__next__") else s for s in state))
 
@@ -152,8 +161,7 @@ class _Walk:
         cells = function.__closure__ or ()
         self._add_all("captured", (_content(cell) for cell in cells))
         self._add_all("defaults", (function.__defaults__, function.__kwdefaults__))
-        own = {name: value for name, value in vars(function).items() if name != "__wrapped__"}
-        self._add(own)
+        self._add(vars(function))
         self._add_code(function.__code__, function.__globals__)
 
     def _add_code(self, code: CodeType, variables: dict[str, Any]) -> None:
@@ -188,6 +196,8 @@ class _Walk:
     ) -> None:
         """Add a global variable; of a module that is in no package, the attribute that is used."""
         if name not in variables:
+            if name in _LOOK_ANYWHERE:
+                raise TypeError(f"it calls {name}")
             self._word("builtin" if hasattr(builtins, name) else "undefined", name)
             return
         value = variables[name]

@@ -1,5 +1,6 @@
 """What an object computes decides its identity: not its name, its place or the process."""
 
+import copy
 import functools
 import os
 import re
@@ -52,6 +53,11 @@ GLOBAL = (
     "weights = np.arange(2000.0)\nweights[1000] = {}\ndef score(e, X, y):\n    return weights[0]"
 )
 DICTIONARY = "kinds = dict(a=1, b={})\ndef score(e, X, y):\n    return kinds['a']"
+WRAPPED = (
+    "import functools\ndef of(own):\n    @functools.wraps(own)\n    def wrapper(*given):\n"
+    "        return wrapper.__wrapped__(*given)\n    return wrapper\n@of\ndef score(e): return {}"
+)
+PATTERN = "import re\nwords = re.compile('a{}')\ndef score(e): return words"
 PROPERTY = "class Own:\n    @property\n    def k(self): return {}\ndef score(e): return Own().k"
 
 
@@ -59,7 +65,7 @@ PROPERTY = "class Own:\n    @property\n    def k(self): return {}\ndef score(e):
     "source",
     [
         HELPED, CLOSED, DEFAULTS, NESTED, ITSELF, METHOD, STATE, BASE, SET,
-        CACHED, PARTIAL, SCORER, GLOBAL, DICTIONARY, PROPERTY,
+        CACHED, PARTIAL, SCORER, GLOBAL, DICTIONARY, PROPERTY, WRAPPED, PATTERN,
         PLAIN.replace("e.predict(X) == y", "e.predict(X) == y + {}"),
     ],
 )  # fmt: skip
@@ -81,6 +87,17 @@ def test_what_computes_something_else_has_another_identity(source):
 )
 def test_lines_and_docstrings_do_not_count(changed):
     assert identity_of(defined(PLAIN)) == identity_of(defined(changed))
+
+
+def test_what_objects_keep_when_they_are_used_does_not_count():
+    """A value that is computed once, and what Python keeps of a class whose instance is copied."""
+    source = "import functools\nclass Own:\n    @functools.cached_property\n"
+    source += "    def k(self): return 5\n    def __call__(self, e): return self.k\nown = Own()\n"
+    score = defined(f"{source}def score(e): return own(e), Own")
+    before = identity_of(score)
+    own, _ = score(None), copy.copy(score.__globals__["own"])
+    assert own[0] == 5
+    assert identity_of(score) == before
 
 
 def test_two_lambdas_and_two_scorers_differ():
@@ -137,9 +154,11 @@ class Stateful:
     [
         (CLOSED.replace("{}", "lock"), {"lock": threading.Lock()}, "cannot pickle '_thread.lock'"),
         ("def score(e): return held", {"held": Stateful()}, "it is open"),
-        ("score = u", {"u": np.frompyfunc(len, 1, 1)}, "ufunc"),
+        ("score = u", {"u": np.frompyfunc(len, 1, 1)}, "len .vectorized."),
         ("def score(e):\n    import nowhere_to_be_found", {}, "imports nowhere_to_be_found"),
         ("score = [0]\nfor _ in range(5000): score = [score]", {}, "recursion"),
+        ("k = 1\ndef score(e): return eval('k')", {}, "it calls eval"),
+        ("k = 1\ndef score(e): return globals()['k']", {}, "it calls globals"),
         ("def score(e): return m", {"m": ModuleType("own_module")}, "module own_module is of no"),
     ],
 )

@@ -68,7 +68,7 @@ def test_many_rows_and_duplicates(options, formula, form):
     X = np.round(X, 1)
     ours = bigsvm.SVC(tol=1e-3, **options).fit(form(X), y)
     assert ours.converged_
-    beta = ours.dual_coef_[0]
+    beta = ours.model_.coefficients
     f = formula(X, X[ours.support_]) @ beta
     sign = np.where(y == 1, 1.0, -1.0)
     g = sign - f
