@@ -132,14 +132,14 @@ CHECKS: dict[str, Callable[[object], bool]] = {
 """Checks for fields of a certificate and of its pairs; other fields are shown as they are."""
 
 
-def check_certificate(certificate: Any, *, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
+def check_certificate(certificate: Any, *, n_classes: int | None) -> None:  # noqa: ANN401 (as JSON has it)
     """Refuse a certificate with a field of the wrong type or out of range.
 
     Parameters
     ----------
     certificate : dict
-    n_classes : int
-        Number of classes; class indices must be smaller.
+    n_classes : int or None
+        Number of classes, None if it is not known; class indices must be smaller.
 
     Raises
     ------
@@ -150,16 +150,13 @@ def check_certificate(certificate: Any, *, n_classes: int) -> None:  # noqa: ANN
         least = certificate["least_sure"]
         _check_fields("least_sure", least, required=("gap", "rho"))
         _check_places([least["class"]], n_classes)
-    counts = certificate.get("n_support_of_classes")
-    if counts is not None and not (
-        isinstance(counts, list) and len(counts) == n_classes and all(map(is_count, counts))
-    ):
+    if not _are_counts(certificate.get("n_support_of_classes"), n_classes):
         raise ValueError("n_support_of_classes are not numbers of support vectors of each class")
     if "pairs" in certificate:
         _check_pairs(certificate["pairs"], n_classes)
 
 
-def _check_pairs(pairs: Any, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
+def _check_pairs(pairs: Any, n_classes: int | None) -> None:  # noqa: ANN401 (as JSON has it)
     _check_fields("pairs", pairs)
     reasons, worst = pairs["stop_reasons"], pairs["worst"]
     check_plain("stop_reasons", reasons)
@@ -167,11 +164,8 @@ def _check_pairs(pairs: Any, n_classes: int) -> None:  # noqa: ANN401 (as JSON h
         raise ValueError("stop_reasons are not numbers of pairs")
     if not (is_count(pairs["n_begun"]) and is_count(pairs["n_pairs"])):
         raise ValueError("n_begun or n_pairs is not a number of pairs")
-    counts = pairs.get("n_iter_of_pairs")
-    n_pairs = n_classes * (n_classes - 1) // 2
-    if counts is not None and not (
-        isinstance(counts, list) and len(counts) == n_pairs and all(map(is_count, counts))
-    ):
+    n_pairs = None if n_classes is None else n_classes * (n_classes - 1) // 2
+    if not _are_counts(pairs.get("n_iter_of_pairs"), n_pairs):
         raise ValueError("n_iter_of_pairs are not numbers of steps of each pair")
     if not isinstance(worst, list) or not worst:
         raise ValueError("it has pairs, but not the worst of them")
@@ -203,10 +197,18 @@ def _check_fields(
             raise ValueError(f"{field} of {name} is {repr(value)[:40]}")
 
 
-def _check_places(places: object, n_classes: int, size: int = 1) -> None:
+def _are_counts(counts: object, length: int | None) -> bool:
+    """Whether counts are absent, or a list of that length, if it is known."""
+    if not isinstance(counts, list):
+        return counts is None
+    return length in (None, len(counts)) and all(map(is_count, counts))
+
+
+def _check_places(places: object, n_classes: int | None, size: int = 1) -> None:
     if not isinstance(places, list) or len(places) != size:
         raise ValueError(f"classes of its certificate are not a list of {size}")
-    if not all(is_count(place) and place < n_classes for place in places):
+    most = math.inf if n_classes is None else n_classes
+    if not all(is_count(place) and place < most for place in places):
         raise ValueError("its certificate names a class that there is not")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from bigsvm.estimators.arguments import IGNORED
 from bigsvm.identity import identity_of
 from bigsvm.kernels import Kernel
 from bigsvm.parameters import FIELDS
@@ -48,6 +49,8 @@ def belongings_of(
             is_of_objects = values.dtype.kind == "O"
             hasher.update(repr(values.tolist()).encode() if is_of_objects else values.tobytes())
     parameters, kind = estimator._parameters(), type(estimator)
+    # Such as break_ties: scores depend on them, and training does not.
+    own = kind._own_parameters - {"warm_start", "verbose", *IGNORED, *searched}
     return {
         "data": data.source.fingerprint(),
         "labels and weights": hasher.hexdigest(),
@@ -56,6 +59,7 @@ def belongings_of(
         "scoring": told(scoring),
         "train scores": repr(with_train_scores),
         "bigsvm": __version__,
+        **{name: told(getattr(estimator, name)) for name in sorted(own)},
         **{
             name: told(getattr(parameters, name))
             for name, field in FIELDS.items()

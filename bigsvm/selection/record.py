@@ -160,7 +160,7 @@ class Record:
             name
             for name in {**earlier, **belongs_to}
             if earlier.get(name) != belongs_to.get(name)
-            and not (version < FORMAT_VERSION and name in IN_OTHER_WORDS)
+            and not (version < FORMAT_VERSION and (name in IN_OTHER_WORDS or name not in earlier))
         )
         if differ:
             differences = ", ".join(

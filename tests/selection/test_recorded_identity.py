@@ -83,6 +83,45 @@ def test_a_score_method_of_ones_own_counts(tmp_path):
         bigsvm.cross_validate(kinds[2](), X, Y, cv=2, checkpoint=tmp_path)
 
 
+class Rewarded(bigsvm.SVC):
+    """A classifier with a parameter that only its score uses."""
+
+    _own_parameters = bigsvm.SVC._own_parameters | {"reward"}
+
+    def __init__(self, reward=1.0, memory="1GB", checkpoint=None, n_jobs=None):
+        super().__init__(memory=memory, checkpoint=checkpoint, n_jobs=n_jobs)
+        self.reward = reward
+
+    def score(self, X, y):
+        return self.reward
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "name"),
+    [
+        (Rewarded(), Rewarded(reward=7.0), "reward"),
+        (bigsvm.SVC(), bigsvm.SVC(break_ties=True), "break_ties"),
+        (bigsvm.SVC(), bigsvm.SVC(decision_function_shape="ovo"), "decision_function_shape"),
+    ],
+)
+def test_parameters_that_only_scores_depend_on_count(one, other, name, tmp_path):
+    bigsvm.cross_validate(one, X, Y, cv=2, checkpoint=tmp_path)
+    with pytest.raises(CheckpointError, match=f"something else: {name}"):
+        bigsvm.cross_validate(other, X, Y, cv=2, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"multiclass": "ovr"}])
+def test_results_of_many_classes_are_taken(options, tmp_path):
+    """Their certificates have counts of pairs or of classes."""
+    found = [
+        bigsvm.cross_validate(
+            bigsvm.SVC(**options), X, np.arange(len(X)) % 4, cv=2, checkpoint=tmp_path
+        )["fit_time"].tolist()
+        for _ in range(2)
+    ]
+    assert found[0] == found[1]
+
+
 def test_what_cannot_be_compared_is_computed_again_and_one_line_says_why(tmp_path, caplog):
     lock = threading.Lock()
 
