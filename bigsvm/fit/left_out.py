@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.errors import DataError
+from bigsvm.errors import DataError, brief
 from bigsvm.fit.problem import are_many_classes, classes_of
 from bigsvm.kernels import LARGEST
 from bigsvm.parameters.formulations import CLASSIFIERS
@@ -157,16 +157,14 @@ def leave_out(
     is_kept = np.bincount(codes[has_weight], minlength=len(classes)) > 0
     if is_kept.all():
         return None
-    kept, places = np.flatnonzero(is_kept), np.flatnonzero(~is_kept)
+    kept, places, names = np.flatnonzero(is_kept), np.flatnonzero(~is_kept), classes.tolist()
     if len(kept) == 1:
-        [only] = classes[kept].tolist()
         raise DataError(
-            f"all rows with a positive weight are of class {only!r} (all samples with "
-            "positive weights belong to the same class); give rows of another one a weight"
+            f"all rows with a positive weight are of class {brief(names[kept[0]])} (all samples "
+            "with positive weights belong to the same class); give rows of another one a weight"
         )
-    listener(ClassesLeftOut(classes[places].tolist()))
-    given, names = parameters.class_weight, classes.tolist()
-    weights = np.ones(len(places))
+    listener(ClassesLeftOut([names[place] for place in places]))
+    given, weights = parameters.class_weight, np.ones(len(places))
     if isinstance(given, Mapping):
         weights[:] = [given.get(names[place], 1.0) for place in places]
         others = {names[place] for place in places}
