@@ -21,7 +21,7 @@ from bigsvm.data.store_part import StorePart
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import SharedArguments
-from bigsvm.estimators.lazily import beside_frame, evaluated_lazily, in_input_order
+from bigsvm.estimators.lazily import evaluated_beside_frame, evaluated_lazily, in_input_order
 from bigsvm.estimators.training_rows import check_in_memory, types_for
 from bigsvm.models.widened import widened
 from bigsvm.processors import count_threads
@@ -136,8 +136,8 @@ class EvaluatesRows(SharedArguments):
                 array = dask_array(X, memory=memory)
             model = self._model_of(array.shape[1])
             model.check_columns(array.shape[1], None, names_of_columns(X))
-            values = evaluated_lazily(array, model, evaluate, of_none)
-            return beside_frame(values, X) if is_dask_frame(X) else values
+            evaluated = evaluated_beside_frame if is_dask_frame(X) else evaluated_lazily
+            return evaluated(X if is_dask_frame(X) else array, model, evaluate, of_none)
         if is_streamed(X, memory):
             source = as_row_source(X, memory=memory)
             model = self._model_of(source.n_columns)

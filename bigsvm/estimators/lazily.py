@@ -6,6 +6,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bigsvm.data.frames import frame_type, frame_values
 from bigsvm.data.row_values import to_input_order
 from bigsvm.data.rows import bytes_of
 from bigsvm.data.sources import as_row_source
@@ -53,18 +54,36 @@ def evaluated_lazily(
     )  # fmt: skip
 
 
-def beside_frame(values: da.Array, frame: Any) -> Any:
-    """Give values of the rows of a Dask data frame its index and its divisions.
+def evaluated_beside_frame(
+    frame: Any, model: KernelExpansion, evaluate: Evaluate, of_none: NDArray[Any]
+) -> Any:
+    """Evaluate a model at the partitions of a Dask data frame, lazily.
+
+    The parameters are those of `evaluated_lazily`.
 
     Returns
     -------
     dask.dataframe.Series, or DataFrame
-        The latter of values (n, m), with the columns 0 … m - 1.
+        With the index and the divisions of the frame. The latter of values (n, m), with the columns
+        0 … m - 1.
     """
-    # Imported already, as there is a frame.
-    from dask.dataframe import from_dask_array
+    return frame.map_partitions(
+        _partition_values, _once(model), evaluate=evaluate, of_none=of_none,
+        dtype=frame_type(frame._meta), meta=_as_pandas(of_none, frame._meta.index),
+    )  # fmt: skip
 
-    return from_dask_array(values, index=frame.index)
+
+def _partition_values(
+    frame: Any, model: KernelExpansion, evaluate: Evaluate, of_none: Any, dtype: Any
+) -> Any:
+    """Values of one partition of a Dask data frame; see `_block_values`."""
+    values = _block_values(frame_values(frame, dtype), model, evaluate, of_none)
+    return _as_pandas(values, frame.index)
+
+
+def _as_pandas(values: NDArray[Any], index: Any) -> Any:
+    pandas = sys.modules["pandas"]  # imported already, as there is a frame
+    return (pandas.Series if values.ndim == 1 else pandas.DataFrame)(values, index=index)
 
 
 def in_input_order(values: da.Array, rows: RowSource) -> da.Array:

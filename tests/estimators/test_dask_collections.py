@@ -98,6 +98,31 @@ class TestPredictionsOfAFrame:
         assert found.divisions == part.divisions
         np.testing.assert_array_equal(found.compute().index, INDEX[X[:, 0] > 0])
 
+    @pytest.mark.parametrize(
+        "made",
+        [
+            lambda dd, frame, folder: dd.concat([frame, frame]),
+            lambda dd, frame, folder: frame.repartition(npartitions=2),
+            lambda dd, frame, folder: frame.set_index("a", drop=False),
+            # Dask reads files together where few columns of many are asked for.
+            lambda dd, frame, folder: frame.to_parquet(folder) or dd.read_parquet(folder),
+            lambda dd, frame, folder: frame[frame.a > 9],
+        ],
+        ids=["concat", "repartition", "set_index", "parquet", "no rows"],
+    )
+    def test_frames_of_any_graph(self, frames, tmp_path, made):
+        pandas, dd = frames
+        wide = np.hstack([X] * 8)
+        names = ["a", *(f"c{k}" for k in range(wide.shape[1] - 1))]
+        frame = dd.from_pandas(pandas.DataFrame(wide, columns=names), npartitions=12)
+        rows = made(dd, frame, tmp_path)
+        fitted = bigsvm.SVC().fit(frame, Y)
+        found, held = fitted.predict(rows), rows.compute()
+        assert found.divisions == rows.divisions
+        np.testing.assert_array_equal(found.compute().index, held.index)
+        if len(held):
+            np.testing.assert_array_equal(found.compute(), fitted.predict(held))
+
 
 def counted(rows, calls):
     """Rows whose blocks count how often they are computed."""
@@ -113,11 +138,12 @@ class TestScheduler:
     @pytest.mark.parametrize("hidden", ["fused", "argument", "plain"])
     @pytest.mark.parametrize("memory", ["1GB", "2.5MB"])
     def test_results_of_an_client_are_found(self, client, hidden, memory):
-        shift = client.scatter(np.float32(1))
+        # Held, as a graph in which tasks hide results does not keep these.
+        shift, persisted = client.scatter(np.float32(1)), client.persist(array())
         rows = {
-            "plain": lambda: client.persist(array()) + np.float32(1),
-            # Dask finds no results in these graphs, as tasks hide them.
-            "fused": lambda: dask.optimize(client.persist(array()) + np.float32(1))[0],
+            "plain": lambda: persisted + np.float32(1),
+            # Dask finds no results in these graphs.
+            "fused": lambda: dask.optimize(persisted + np.float32(1))[0],
             "argument": lambda: array().map_blocks(np.add, shift, dtype=np.float32),
         }[hidden]()
         fitted = bigsvm.SVC(memory=memory).fit(rows, Y)
