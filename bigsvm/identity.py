@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 NOT_COMPARABLE = "not comparable"
-"""How the identity begins of an object of which nobody can tell what it computes."""
+"""Start of the identity of an object that cannot be compared with others."""
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...))
 _HAS_DOCSTRING = 0x4000000
 """A flag of code, from Python 3.13 on."""

@@ -79,7 +79,7 @@ def _standard_output() -> Iterator[None]:
 
 
 def check_model_path(path: str | Path, kind: str = "bigsvm", *, overwrite: bool = False) -> None:
-    """Refuse a path that no model can be written to, or had better not.
+    """Refuse a path that no model can be written to, and a file of another kind.
 
     Parameters
     ----------

@@ -359,7 +359,7 @@ def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _are_numbers(array: NDArray[Any]) -> bool:
-    """Whether an array holds numbers, be it as objects of Python."""
+    """Whether an array holds numbers, those that are Python objects included."""
     if array.dtype == object:
         return all(isinstance(value, Real) for value in array)
     return array.dtype.kind in "buif"

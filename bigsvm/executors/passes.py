@@ -58,7 +58,7 @@ class Sent(Protocol):
 
 
 class Verify(Protocol):
-    """Computes a part of a result again, or not."""
+    """Computes a part of some results again."""
 
     def __call__(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
         """Return whether it was computed again: the values of a call, from a worker.

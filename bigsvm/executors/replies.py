@@ -142,7 +142,7 @@ def checked(done: Any, expected: Expected | Listed) -> Done | NotKept:
     if not is_packed and (fault := expected.fault_of(values)):
         raise ReplyError(fault)
     if digest_of(values) != done.digest:
-        raise ReplyError("returned values that are not those that it has computed")
+        raise ReplyError("returned other values than it has computed")
     if is_packed:
         try:
             values = pickle.loads(values)
@@ -154,7 +154,7 @@ def checked(done: Any, expected: Expected | Listed) -> Done | NotKept:
 
 
 def fault_of_opened(opened: Any, names: Collection[str]) -> str:
-    """Return what is wrong with what a worker says of itself; `names` are those of versions."""
+    """Return the fault of what a worker told when it was opened; `names` are those of versions."""
     if type(opened) is not Opened:
         return f"returned {_shown(opened)} when it was opened"
     versions = opened.versions

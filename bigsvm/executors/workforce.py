@@ -365,9 +365,9 @@ class Workforce:
             )
 
     def refuse(self, worker: Worker, fault: str) -> None:
-        """Use a worker no more whose reply was wrong, and nothing that it does.
+        """Stop using a worker whose reply was wrong.
 
-        If it was the last one, or if what it has done before may be wrong too, the run ends.
+        The run ends if there is no other worker, or if earlier results that were used may be wrong.
         """
         if self.workers.get(worker.address) is not worker:
             return

@@ -260,7 +260,7 @@ def _of_classes(model: KernelExpansion, sample: Sample, here: I8, values: F8) ->
 
 
 def _least_share(is_wrong: NDArray[np.bool_], weights: F8) -> float:
-    """Share of the weight that is wrong, less its standard error, so as not to cry wolf."""
+    """Share of the weight that is wrong, less its standard error: chance leads to no advice."""
     share = float(np.average(is_wrong, weights=weights))
     return max(0.0, share - float(np.sqrt(share * (1 - share) / len(is_wrong))))
 
@@ -357,4 +357,4 @@ def _one_class(facts: Facts) -> str | None:
         return None
     weigh, C = "give the classes weights (class_weight='balanced')", "raise C"
     first, second = (weigh, C) if _is_rare(facts) else (C, weigh)
-    return f"one class is predicted for every row of a sample, of several: {first}, or {second}"
+    return f"one of several classes is predicted for every row of a sample: {first}, or {second}"

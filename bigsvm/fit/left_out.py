@@ -1,7 +1,7 @@
 """Classes of which no row has a weight: training leaves them out, and the model keeps their names.
 
-Their functions are constant: every pair votes for its other class, and of functions of one class
-each theirs is less than any other. So they are never predicted, by other programs neither.
+Their functions are constant: a pair votes for its other class, and the function of such a class is
+less than all others. So they are never predicted, and other programs do not predict them either.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def leave_out(
     sample_weight: F8 | None,
     listener: Listener,
 ) -> LeftOut | None:
-    """Leave out the classes of many of which no row has a weight; None where all have one.
+    """Leave out classes of which no row has a weight, where there are more than two classes.
 
-    Of two classes both are needed, and of others two.
+    Returns None where every class has a row with a weight. Two classes have to be left.
 
     Raises
     ------

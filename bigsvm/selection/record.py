@@ -177,7 +177,7 @@ class Record:
             _write(path, belongs_to)
         elif unknown:
             words = belongs_to[unknown[0]][:MOST_SHOWN]
-            self._start_over(f"nobody can tell whether {unknown[0]} is still the same ({words})")
+            self._start_over(f"{unknown[0]} may have changed ({words})")
 
     def _start_over(self, reason: str) -> None:
         """Remove all results, and say why."""

@@ -156,7 +156,7 @@ def write_point(path: Path, point: PointOfFits) -> None:
 
 
 def read_point(path: Path, *, n_rows: int, n_fits: int) -> PointOfFits:
-    """Read a point of some fits of at most so many rows.
+    """Read a point of `n_fits` fits of at most `n_rows` rows.
 
     Raises
     ------
