@@ -252,7 +252,7 @@ class FoldFits:
         earlier = None if record is None else record.result(key)
         if record is not None and earlier is not None:
             if start is not None:
-                record.drop_model(start.key)
+                record.drop_start(start.key)
             return Fitted(key, earlier, None)
         estimator, started = self.prepared(parameters, key), time.perf_counter()
         try:
@@ -264,7 +264,7 @@ class FoldFits:
         seconds = time.perf_counter() - started
         fitted = self.finished(estimator, key, number, seconds, keeps_model=is_start)
         if record is not None and start is not None:
-            record.drop_model(start.key)
+            record.drop_start(start.key)
         return fitted
 
     def prepared(self, parameters: Mapping[str, Any], key: str) -> KernelMachine:

@@ -244,9 +244,10 @@ class Record:
         except (OSError, ValueError, ModelError) as error:
             raise _damaged(path, error) from error
 
-    def drop_model(self, key: str) -> None:
-        """Remove the model of a fit, from which no other fit starts any more."""
+    def drop_start(self, key: str) -> None:
+        """Remove the model or the point of a fit, from which no other one starts any more."""
         self._model_path(key).unlink(missing_ok=True)
+        self._point_path(key).unlink(missing_ok=True)
 
     def model_damaged(self, key: str, error: Exception) -> CheckpointError:
         """Error for a model that no fit can start from."""
@@ -286,10 +287,6 @@ class Record:
             write_point(path, point)
         except (OSError, safetensors.SafetensorError) as error:
             raise CheckpointError(f"cannot write {path}: {error}") from error
-
-    def drop_point(self, key: str) -> None:
-        """Remove a point from which no other run starts any more."""
-        self._point_path(key).unlink(missing_ok=True)
 
     def _point_path(self, key: str) -> Path:
         return self._models / f"{key}.point.safetensors"

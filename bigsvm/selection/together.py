@@ -115,7 +115,7 @@ def fit_folds(
     if record is not None:
         record.drop_run(run)
         if start is not None:
-            record.drop_point(start.run)
+            record.drop_start(start.run)
     return FittedFolds(run, fitted, point)
 
 
