@@ -20,7 +20,11 @@ LONG = "x" * 10**6
 DIGITS = "9" * 4000
 MOST = 1000
 """Characters of an error, but for paths."""
-FAMILY = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+FAMILY = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, BigsvmError)
+]
 MODEL = """svm_type c_svc
 kernel_type polynomial
 degree 3

@@ -3,6 +3,7 @@
 import naive
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.metrics.pairwise import pairwise_kernels
 
 SOLVERS = ("pairwise", "mfw", "fw", "cvm")
@@ -26,7 +27,10 @@ def kernel_of(model, X):
 def coefficients_of(model, n):
     """Coefficients of a fitted estimator of one function, (n,), zeros included."""
     beta = np.zeros(n)
-    beta[model.support_] = model.model_.coefficients
+    coefficients = model.dual_coef_
+    beta[model.support_] = (coefficients.toarray() if sp.issparse(coefficients) else coefficients)[
+        0
+    ]
     return beta
 
 
