@@ -41,7 +41,10 @@ CORRECTIONS = 2
 HALVINGS = 40
 """Halvings of a step that is too long."""
 LEAST_LENGTH = 1e-3
-"""A shorter step is one of rounding, and is taken as a whole."""
+"""A shorter step may be one of rounding: it is taken as a whole unless that is much worse."""
+MUCH_WORSE = 2.0
+"""Factor of the primal objective. Where few rows lose, others may come to lose on the way: a whole
+step would lead back to where the search was many rounds before."""
 SAME_GAIN = 1e-9
 """Share by which gains differ at least; of equal ones, that of the smaller gap is the better."""
 FINE = 1e-2
@@ -212,9 +215,12 @@ class _Search:
 
     def primal(self) -> float:
         """Primal objective."""
-        losses = self._losses(self._outputs, self._threshold)
+        return self._primal(self._at, self._outputs, self._threshold)
+
+    def _primal(self, at: F8, outputs: F8, threshold: float) -> float:
+        losses = self._losses(outputs, threshold)
         squares = float(losses @ (losses / self._ridge))
-        return 0.5 * (float(self._at @ self._outputs) + squares) + self._threshold * self._total
+        return 0.5 * (float(at @ outputs) + squares) + threshold * self._total
 
     def step(self) -> _Best | None:
         """Solve for the rows that lose, and go there; returns that point if it is feasible."""
@@ -238,6 +244,9 @@ class _Search:
         change, added = target - self._at, outputs - self._outputs
         more = threshold - self._threshold
         length = self._length(change, added, more)
+        if length <= LEAST_LENGTH:
+            whole = self._primal(target, outputs, threshold)
+            length = 1.0 if whole <= MUCH_WORSE * self.primal() else length
         self._at = self._at + length * change
         self._outputs = self._outputs + length * added
         self._threshold += length * more
@@ -258,7 +267,7 @@ class _Search:
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if falls(middle) else (low, middle)
-        return low if low > LEAST_LENGTH else 1.0
+        return low
 
     def _point(self, target: F8) -> _Best | None:
         """Set what is on the wrong side to 0, and look at the point; None if its sum is lost."""

@@ -72,6 +72,11 @@ class ActiveRows:
         return len(self.indices)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether kernel values are float64, also for a function that does not need it itself."""
+        return self.tiles.dtype == np.float64
+
+    @property
     def listed(self) -> I8 | None:
         """Their rows, (b,); None for all rows."""
         return None if self.has_all_rows else self.indices
@@ -132,22 +137,20 @@ class ActiveRows:
             For working sets of several functions.
         """
         start = Start(working.alpha, working.gradient, last, n_done)
-        if self.dual.in_float64:
-            return self.in_float64(working.rows, start, memory)
         shrinks = (self.dual.shrinks and not memory.whole_rows) or leaves_out(last)
-        if shrinks:
+        if shrinks and not self.is_exact:
             return self._problem_of(ShrinkingProblem, working.rows, start, memory, self.tiles)
-        return self._problem_of(SubProblem, working.rows, start, memory, self.tiles)
+        return self.of_rows(working.rows, start, memory=memory, tiles=self.tiles)
 
-    def in_float64(self, rows: I8, start: Start, memory: Memory) -> NewtonProblem:
-        """Make the problem of rows for which float32 is too coarse."""
-        return NewtonProblem(
-            self.dual, self.tiles, self.rows.at_places(self.places(rows)), rows, start,
-            most_bytes=memory.buffer.values.nbytes,
-        )  # fmt: skip
-
-    def of_rows(self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles) -> SubProblem:
+    def of_rows(
+        self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles
+    ) -> WorkingProblem:
         """Make the sub-problem of rows with all their variables."""
+        if self.is_exact:
+            return NewtonProblem(
+                self.dual, tiles, self.rows.at_places(self.places(rows)), rows, start,
+                most_bytes=memory.buffer.values.nbytes,
+            )  # fmt: skip
         return self._problem_of(SubProblem, rows, start, memory, tiles)
 
     def _problem_of(
@@ -212,7 +215,7 @@ class ActiveRows:
         if self.cluster is not None and self.cluster.is_worth_sending(len(rows), len(moved)):
             held = WeightedRows.held(self.rows.at_places(places[moved]), change[moved])
             return self.cluster.at_rows(
-                self.indices[rows], held, exact=self.dual.in_float64, look=look, among=self.indices
+                self.indices[rows], held, exact=self.is_exact, look=look, among=self.indices
             )
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):

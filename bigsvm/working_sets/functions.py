@@ -80,8 +80,6 @@ class ActiveFunctions(ActiveRows):
         """Make one sub-problem of all functions, or one of each."""
         start = Start(working.alpha, working.gradient, last, n_done)
         if self.is_all(working):
-            if self.dual.in_float64:
-                return self.in_float64(working.rows, start, memory)
             # Each function needs other rows: all that fit are of use from the first.
             memory = memory._replace(first_slots=all_that_fit)
             return self.of_rows(working.rows, start, memory=memory, tiles=self.tiles)

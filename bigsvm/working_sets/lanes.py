@@ -12,7 +12,7 @@ import numpy as np
 from bigsvm.core.smo import REFRESH, row_width
 from bigsvm.duals.dual import Start
 from bigsvm.duals.function_steps import DONE, ENDED, PAIR, STALLED, STEPS
-from bigsvm.working_sets.subproblem import Costs, Memory, Progress, SubProblem, WorkingProblem
+from bigsvm.working_sets.subproblem import Costs, Memory, Progress, WorkingProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,20 +51,22 @@ class FunctionLane:
     ----------
     function : int
         The function that is solved now; −1 if there is none.
-    problem : SubProblem or None
+    problem : WorkingProblem or None
         Its problem, while it is open.
     """
 
     tiles: KernelTiles
     buffer: RowBuffer
     function: int = -1
-    problem: SubProblem | None = None
+    problem: WorkingProblem | None = None
 
 
 class MakeSubProblem(Protocol):
     """Makes the sub-problem of one function's working set."""
 
-    def __call__(self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles) -> SubProblem:
+    def __call__(
+        self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles
+    ) -> WorkingProblem:
         """Make the sub-problem."""
 
 
@@ -223,7 +225,7 @@ class FunctionProblems(WorkingProblem):
             self._close(lane)
             lane.function = -1
 
-    def _open(self, lane: FunctionLane) -> SubProblem:
+    def _open(self, lane: FunctionLane) -> WorkingProblem:
         if lane.problem is None:
             c = lane.function
             part = slice(self._edges[c], self._edges[c + 1])

@@ -145,6 +145,9 @@ class NewtonProblem(WorkingProblem):
         self, *, tol: float, max_steps: int = smo.REFRESH, look: Callable[[], None] = lambda: None
     ) -> Progress:
         """Solve for all rows; a round of Newton's method counts as a step."""
+        if self._steps:
+            # It was solved before the run was interrupted: again, it might gain a little more.
+            return Progress.CONVERGED if self.gap <= tol else Progress.STALLED
         for matrix in self._matrices(look):
             solved = []
             for dual, alpha, gradient in self._each():
@@ -152,7 +155,7 @@ class NewtonProblem(WorkingProblem):
                 *point, rounds = newton(
                     matrix, segment, alpha, gradient,
                     keeps_sum=dual.formulation.sums_are_bound, tol=tol, look=look,
-                    max_rounds=max_steps,
+                    max_rounds=max_steps - self._steps,
                 )  # fmt: skip
                 solved.append(point)
                 self._steps += rounds

@@ -95,6 +95,7 @@ def test_other_kernels_of_columns_that_are_not_scaled(cancer, kernel):
     is_right(bigsvm.L2SVC(C=1e5, **kernel).fit(X, y), X, y)
 
 
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")  # of scales
 def test_one_class_of_columns_that_are_not_scaled(cancer):
     X, _ = cancer
     for C, kernel in ((1.0, FAR), (1e6, {"kernel": "rbf", "gamma": 1e-6})):
@@ -222,3 +223,13 @@ def test_an_objective_that_falls_ends_the_run(monkeypatch, kind):
     with pytest.warns(ConvergenceWarning, match="neither gap nor objective improved.*scale"):
         model.fit(X, y)
     assert model.stop_reason_ == "stalled"
+
+
+def test_classes_that_are_told_apart_by_few_rows():
+    """Whole steps led from four rows that lose back to hundreds, round after round."""
+    rng = np.random.default_rng(0)
+    centres, y = rng.normal(size=(70, 6)) * 3, np.arange(4200) % 70
+    X = centres[y] + rng.normal(size=(4200, 6)) + 100
+    model = bigsvm.L2SVC(C=1e3, max_iter=1000, **FAR).fit(X, y == 36)
+    assert kkt_gap(model, X, y == 36)[0] <= 1e-3
+    assert model.n_iter_ < 100

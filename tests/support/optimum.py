@@ -25,12 +25,10 @@ def kernel_of(model, X):
 
 
 def coefficients_of(model, n):
-    """Coefficients of a fitted estimator of one function, (n,), zeros included."""
+    """Coefficients of a fitted estimator of one function, also scikit-learn's; zeros included."""
     beta = np.zeros(n)
-    coefficients = model.dual_coef_
-    beta[model.support_] = (coefficients.toarray() if sp.issparse(coefficients) else coefficients)[
-        0
-    ]
+    found = model.dual_coef_  # sparse where the rows are
+    beta[model.support_] = (found.toarray() if sp.issparse(found) else found).ravel()
     return beta
 
 
