@@ -1,5 +1,7 @@
 """What all tests share. It also puts this folder on the path: ``import naive``."""
 
+from unittest import mock
+
 import faults
 import pytest
 import scipy.linalg  # noqa: F401 (so that its library is found)
@@ -40,3 +42,15 @@ def pytest_collection_modifyitems(items):
 def pairs_by_runs(monkeypatch):
     """Pairs of classes have runs of their own, however small they are."""
     monkeypatch.setattr("bigsvm.one_vs_one.small.MOST_ROWS", 0)
+
+
+@pytest.fixture
+def no_own_kernels():
+    """Names of kernels that other tests have defined are free."""
+    from bigsvm import kernels
+
+    with mock.patch.dict(kernels.KERNELS):
+        for name, kind in list(kernels.KERNELS.items()):
+            if kind.__module__ != kernels.__name__:
+                del kernels.KERNELS[name]
+        yield

@@ -9,7 +9,7 @@ import bigsvm
 
 
 @pytest.mark.parametrize("name", bigsvm.__all__)
-def test_the_example_of_a_public_name_runs(name, tmp_path, monkeypatch):
+def test_the_example_of_a_public_name_runs(name, tmp_path, monkeypatch, no_own_kernels):
     monkeypatch.chdir(tmp_path)
     public = getattr(bigsvm, name)
     test = doctest.DocTestParser().get_doctest(

@@ -26,7 +26,7 @@ def test_every_example_is_run():
 
 
 @pytest.mark.parametrize("name", SHOWS)
-def test_example(name, tmp_path, monkeypatch, capsys):
+def test_example(name, tmp_path, monkeypatch, capsys, no_own_kernels):
     path = str(REPOSITORY / "examples" / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [path])

@@ -155,15 +155,14 @@ class DaskRows(BlockedRows):
         # Imported here, as rows in memory do not need it.
         import dask
 
-        which = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+        last = "" if len(numbers) == 1 else f" to {numbers[-1]}"
+        which = f"block{'s' if last else ''} {numbers[0]}{last}"
         try:
             blocks = dask.compute(
                 *(self._blocks.blocks[i] for i in numbers), scheduler=self._scheduler
             )
         except OSError as error:
-            raise DataError(
-                f"block {which} of X cannot be read ({error}); check its source"
-            ) from error
+            raise DataError(f"{which} of X cannot be read ({error}); check its source") from error
         except self._losses() as error:
             raise _lost(which, error) from error
         starts, stops = self._edges[:-1].tolist(), self._edges[1:].tolist()
@@ -191,7 +190,7 @@ class DaskRows(BlockedRows):
                     f"block {i} of X cannot be read ({error}); check its source"
                 ) from error
             except self._losses() as error:
-                raise _lost(i, error) from error
+                raise _lost(f"block {i}", error) from error
 
         name = f"bigsvm-{function.__name__.strip('_').replace('_', '-')}"
         for i, given in calls:
@@ -345,10 +344,10 @@ def _results_in(X: Any) -> list[Any]:
     return futures
 
 
-def _lost(i: object, error: BaseException) -> ClusterError:
+def _lost(which: str, error: BaseException) -> ClusterError:
     return ClusterError(
-        f"block {i} of X is lost on the cluster ({type(error).__name__}: {error}); make X again "
-        "from its source, or give workers more memory"
+        f"the cluster has lost {which} of X ({type(error).__name__}: {error}); make X again from "
+        "its source, or give workers more memory"
     )
 
 

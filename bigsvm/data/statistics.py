@@ -6,6 +6,7 @@ columns that occur are listed, and memory is proportional to their number.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -81,7 +82,8 @@ class Statistics(NamedTuple):
 
 def beyond_rounding(variance: float, mean: float) -> float:
     """Return a variance, or 0 where it is only rounding of the mean: all values are equal."""
-    return variance if variance > (EQUAL * mean) ** 2 else 0.0
+    # Roots, as the square of a large mean overflows.
+    return 0.0 if math.sqrt(max(variance, 0.0)) <= EQUAL * abs(mean) else variance
 
 
 def may_be_listed(n_columns: int, *, sparse: bool) -> bool:

@@ -44,9 +44,9 @@ def test_movable_by_class():
     assert np.flatnonzero(positive).tolist() == [0]
 
 
-@pytest.mark.parametrize("C", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("C", [0.0, -1.0, math.nan])
 def test_invalid_C_is_refused(C):
-    with pytest.raises(ParameterError, match=r"C is .*; it must be a finite number > 0"):
+    with pytest.raises(ParameterError, match=r"C is .*; it must be a number > 0"):
         CSVC(sign=SIGN, C=C)
 
 

@@ -458,8 +458,6 @@ def test_invalid_parameters_are_refused(options, message):
 
 def test_a_class_without_weight_is_refused_by_name():
     X, y = clouds(150)
-    with pytest.raises(DataError, match="no row of class 2 has a positive weight"):
-        CrammerSingerSVC().fit(X, y, sample_weight=(y != 2).astype(float))
     with pytest.raises(DataError, match="no row of class 3 has a positive weight"):
         CrammerSingerSVC(class_weight={3: 0}).fit(X, y)
     with pytest.raises(DataError, match="one class only"):

@@ -9,6 +9,8 @@ import bigsvm
 from bigsvm.estimators import lazily
 
 ROWS = 1200
+# Labels that are drawn at random are learned by heart.
+pytestmark = pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")
 
 
 @pytest.fixture(scope="module")

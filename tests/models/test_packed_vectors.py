@@ -20,6 +20,8 @@ def rows():
     return sp.random_array((400, 300), density=0.05, rng=rng, format="csr", dtype=np.float32)
 
 
+# Labels that are drawn at random are learned by heart.
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly"])
 def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp_path):

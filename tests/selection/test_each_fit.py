@@ -51,7 +51,7 @@ def test_limits_are_of_each_fit():
     assert limit < sum(steps)
     made = bigsvm.cross_validate(bigsvm.SVC(max_iter=limit), X, Y, cv=3)["certificate"]
     assert [one["n_iter"] for one in made] == steps, "none was ended, though all took more"
-    with pytest.warns(ConvergenceWarning, match="in 3 of 3 folds"):
+    with pytest.warns(ConvergenceWarning, match="in 3 of 3 fits"):
         made = bigsvm.cross_validate(bigsvm.SVC(max_time=1e-6), X, Y, cv=3)["certificate"]
     assert [one["stop_reason"] for one in made] == ["time_limit"] * 3
     for function in (bigsvm.cross_validate, bigsvm.SearchCV):
@@ -76,7 +76,7 @@ class TestCallbacks:
     def test_they_may_end_a_fit_and_the_others_go_on(self):
         estimator = bigsvm.SVC(C=1000, gamma=10, working_set="all", tol=1e-9)
         estimator.set_callbacks(EarlyStopping(seconds=1e-6))
-        with pytest.warns(ConvergenceWarning, match="in 3 of 3 folds"):
+        with pytest.warns(ConvergenceWarning, match="in 3 of 3 fits"):
             made = bigsvm.cross_validate(estimator, X, Y, cv=3)
         assert [one["stop_reason"] for one in made["certificate"]] == ["callback"] * 3
         assert np.isfinite(made["test_score"]).all()
