@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -94,7 +95,8 @@ def test_variance_can_be_interrupted():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_workers_compute_the_same_bits(client, sparse, tmp_path):
+def test_workers_compute_the_same_bits(client, sparse, monkeypatch, tmp_path):
+    make_chunks_small(monkeypatch)
     rng = np.random.default_rng(3)
     X = rng.standard_normal((9000, 40)).astype(np.float32)
     X = sp.csr_array(X * (X > 0)) if sparse else X
@@ -106,8 +108,8 @@ def test_workers_compute_the_same_bits(client, sparse, tmp_path):
     assert weighted_variance(there, weights, block_bytes=1 << 18, hooks=with_client) == (
         weighted_variance(here, weights, block_bytes=1 << 18)
     )
-    assert here.bytes_read > 0
-    assert there.bytes_read == 0
+    # A few spans are computed here too, to check the workers.
+    assert there.bytes_read < here.bytes_read
     ends = Hooks(client=client, interrupted=lambda: True)
     with pytest.raises(KeyboardInterrupt):
         weighted_variance(there, weights, block_bytes=1 << 18, hooks=ends)
