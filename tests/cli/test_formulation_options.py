@@ -89,9 +89,7 @@ UNUSED = [
     ("l2-svc", "--nu", 0.3),
     ("l2-svc", "--epsilon", 0.1),
     ("l2-svc", "--loss", "hinge"),
-    ("l2-svc", "--tol", 0.01),
     ("l2-one-class", "--nu", 0.3),
-    ("l2-one-class", "--tol", 0.01),
     ("l2-one-class", "--class-weight", "balanced"),
     ("l2-one-class", "--loss", "squared_hinge"),
     *(
@@ -211,7 +209,7 @@ def test_a_search_that_was_stopped_is_resumed_by_its_directory_alone(data, tmp_p
     )  # fmt: skip
     assert stopped["stop_reason"] == "max_iter"
     assert stopped["n_sweeps"] == 0
-    assert "is for" in error_of("train", "--resume", run, "--tol", "0.1")
+    assert "is for" in error_of("train", "--resume", run, "--epsilon", "0.1")
     record = answer("train", "--resume", run, "--max-iter", "-1")
     assert record["converged"]
     assert record["objective"] == pytest.approx(whole["objective"], rel=1e-4)
