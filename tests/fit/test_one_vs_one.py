@@ -31,7 +31,7 @@ KINDS = {
     "c-svc": {"C": 3.0},
     "squared": {"C": 3.0, "loss": "squared_hinge"},
     "nu-svc": {"formulation": "nu-svc", "nu": 0.2},
-    "l2-svc": {"formulation": "l2-svc", "C": 3.0, "tol": 1e-6},
+    "l2-svc": {"formulation": "l2-svc", "C": 3.0},
 }
 
 
