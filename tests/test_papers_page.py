@@ -37,7 +37,7 @@ def test_its_parameters_exist():
     known = {
         parameter
         for each in classes
-        if isinstance(each, type)
+        if isinstance(each, type) and not issubclass(each, Warning)  # theirs have no signature
         for parameter in inspect.signature(each).parameters
     }
     named = set(re.findall(r"`(\w+)=", PAGE))
