@@ -13,6 +13,7 @@ from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.functions import ActiveFunctions
 from bigsvm.working_sets.held_rows import Gathered
 from bigsvm.working_sets.lanes import LaneLimits
+from bigsvm.working_sets.shrinking import leaves_out
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, only_computed
 from bigsvm.working_sets.together import ModelSteps
 
@@ -201,11 +202,13 @@ class Solve:
         """Open the kernel rows on disk, where rows are kept there.
 
         The first decision holds for the whole run, also where it is resumed: a run that keeps rows
-        leaves none out.
+        leaves none out. Nothing is decided while a working set goes on with rows left out, as it
+        does where the stopped run had no disk cache.
         """
         run, count = self._run, self._run.count
         is_decided = count.disk_tier is not None
-        if self._disk is None or (is_decided and not count.keeps_rows):
+        is_refused = is_decided and not count.keeps_rows
+        if self._disk is None or is_refused or leaves_out(run.state.pair):
             return None
         tier = self._disk.opened(run.source.n_rows, is_kept=is_decided)
         if not is_decided:

@@ -136,11 +136,13 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, mo
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_shrunken_checkpoint_is_resumed_without_shrinking(tmp_path, monkeypatch, on_disk):
+def test_shrunken_checkpoint_is_resumed_without_shrinking(tmp_path, monkeypatch, caplog, on_disk):
     """As in more memory than before, or with rows on disk, where `shrinking=None` keeps all."""
     disk = None
     if on_disk:
-        disk = DiskCache(str(tmp_path / "rows"), capacity_bytes=10**8, fingerprint={"a": "b"})
+        disk = DiskCache(
+            str(tmp_path / "rows"), capacity_bytes=10**8, fingerprint={"a": "b"}, value_seconds=1.0
+        )
     monkeypatch.setattr("bigsvm.training.watch.REFRESH", 96)
     for moment in range(200, 2000, 150):
         with Checkpoint(tmp_path / str(moment), {}) as checkpoint:
@@ -152,6 +154,8 @@ def test_shrunken_checkpoint_is_resumed_without_shrinking(tmp_path, monkeypatch,
             result = run("c-svc", shrinking=False, checkpoint=checkpoint, disk=disk).run()
         assert result.certificate.converged
         assert exact_gap("c-svc", result) <= 1.001e-3
+        assert (result.certificate.row_reads > 0) is on_disk
+        assert not caplog.messages  # such as of a file that is in use
         return
     raise AssertionError("no run was stopped while rows were left out")
 
