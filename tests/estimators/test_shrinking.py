@@ -10,6 +10,7 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.train import train_model
+from bigsvm.gram.costs import TierDecision
 from bigsvm.parameters import TrainingParameters
 from bigsvm.working_sets.shrinking import ShrinkingProblem
 
@@ -84,7 +85,7 @@ def test_a_run_with_shrinking_is_not_resumed_without(tmp_path):
         bigsvm.SVC(shrinking=False, **options).fit(X, y)
 
 
-def test_shrinking_is_on_by_default_where_few_kernel_rows_fit(monkeypatch):
+def test_shrinking_is_on_by_default_where_few_kernel_rows_fit(monkeypatch, tmp_path):
     """Below a tenth of them, not above, and not beside rows that are kept on disk."""
     made = []
 
@@ -106,4 +107,7 @@ def test_shrinking_is_on_by_default_where_few_kernel_rows_fit(monkeypatch):
     assert not shrinks(kernel_rows=31)
     assert shrinks(kernel_rows=31, shrinking=True)
     assert not shrinks(kernel_rows=29, shrinking=False)
-    assert not shrinks(kernel_rows=29, disk_cache="9MB")
+    on_disk = {"disk_cache": "9MB", "cache_dir": str(tmp_path)}
+    assert shrinks(kernel_rows=29, **on_disk)  # rows so cheap are not kept
+    monkeypatch.setattr("bigsvm.gram.disk.decide", lambda **_: TierDecision(1.0, 0.1, True, "kept"))
+    assert not shrinks(kernel_rows=29, **on_disk)
