@@ -147,6 +147,8 @@ def results_as_done(
             while under_way.results:
                 left -= 1
                 yield under_way.results.popitem()
+            if left:
+                look()  # also where there always is a result; none is lost if it raises
     finally:
         under_way.close()
 

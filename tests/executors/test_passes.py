@@ -1,0 +1,28 @@
+"""Results of tasks as they come."""
+
+from bigsvm.executors import passes
+
+
+def test_where_there_always_is_a_result_it_looks_whether_to_end(monkeypatch):
+    class Ready:
+        """A pass in which a result has arrived each time somebody asks."""
+
+        def __init__(self, *_, **__):
+            self.results, self.n_arrived = {}, 0
+
+        def top_up(self, _):
+            self.results[self.n_arrived] = "done"
+            self.n_arrived += 1
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(passes, "Pass", Ready)
+    taken, looked = [], []
+    calls = range(5)
+    for number, _ in passes.results_as_done(
+        None, None, calls, name="", look=lambda: looked.append(len(taken))
+    ):
+        taken.append(number)
+    assert taken == list(calls)
+    assert looked == [1, 2, 3, 4]  # not after the last: everything is done
