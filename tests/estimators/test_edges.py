@@ -295,12 +295,29 @@ def test_linear_kernel_far_from_the_origin_warns(kind):
     assert not model.converged_
 
 
-def test_squared_hinge_too_far_from_the_origin_ends_unconverged_with_a_reason():
-    """In float64 too, its outputs are coarser than tol."""
-    with pytest.warns(ConvergenceWarning, match="scale the columns, lower C"):
-        model = fitted("squared hinge", MOONS + 1e6, LABELS, TARGETS, kernel="linear")
-    assert not model.converged_
-    assert np.abs(model.dual_coef_).max() < 1e3
+@pytest.mark.parametrize("far", [1e3, 1e5])
+def test_squared_hinge_far_from_the_origin_is_solved_in_float64(far):
+    found = fitted("squared hinge", MOONS + far, LABELS, TARGETS, kernel="linear")
+    near = fitted("squared hinge", MOONS, LABELS, TARGETS, kernel="linear")
+    assert found.converged_
+    assert found.objective_ == pytest.approx(near.objective_, rel=1e-5)
+    np.testing.assert_allclose(
+        found.decision_function(MOONS + far), near.decision_function(MOONS), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("far", [1e6, 3e6])
+def test_squared_hinge_too_far_from_the_origin_for_float64_warns(far):
+    """It has stalled near the optimum, and its gap is above the tolerance, as it is told."""
+    with pytest.warns(ConvergenceWarning, match="scale the columns"):
+        found = fitted("squared hinge", MOONS + far, LABELS, TARGETS, kernel="linear")
+    near = fitted("squared hinge", MOONS, LABELS, TARGETS, kernel="linear")
+    assert not found.converged_
+    assert found.gap_ > found.tol
+    assert found.objective_ == pytest.approx(near.objective_, rel=1e-2)
+    np.testing.assert_allclose(
+        found.decision_function(MOONS + far), near.decision_function(MOONS), atol=0.1
+    )
 
 
 def test_one_class_far_from_the_origin_agrees_with_libsvm():
