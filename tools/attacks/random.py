@@ -306,8 +306,8 @@ def report(cases: Sequence[dict[str, Any]], jobs: int, seconds: float) -> int:
     return faults
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the command line."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
@@ -320,7 +320,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--corpus", action="store_true", help=f"the cases of {CORPUS.name}")
     parser.add_argument("--judge", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--kill-at", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line."""
+    options = parse(arguments)
     if options.judge is not None:
         _judge_lines(options.judge)
         return 0
