@@ -26,7 +26,7 @@ def test_objective_is_that_of_a_double_loop():
         for j in range(7):
             distance = sum((float(a) - float(b)) ** 2 for a, b in zip(x[i], x[j], strict=True))
             expected -= 0.5 * beta[i] * beta[j] * np.exp(-0.3 * distance)
-    for rows, b in ((x, beta[None, :]), (sp.csr_matrix(x), beta)):
+    for rows, b in ((x, beta), (sp.csr_matrix(x), beta)):
         assert contestants.dual_objective(rows, b, 0.3) == pytest.approx(expected, rel=1e-12)
 
 

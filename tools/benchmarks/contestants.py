@@ -66,6 +66,15 @@ def is_installed(who: str) -> bool:
     return False
 
 
+def coefficients(model: Any) -> NDArray[np.float64]:  # noqa: ANN401 (ours or theirs)
+    """Read the coefficients of the support vectors of one function, (n_support,)."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    found = model.dual_coef_  # CSR where the rows are
+    return np.ravel(found.toarray() if sp.issparse(found) else found)
+
+
 def dual_objective(
     x: Any,  # noqa: ANN401 (an array or CSR)
     beta: NDArray[np.float64],
@@ -78,12 +87,11 @@ def dual_objective(
     x : (n_support, d)
         Support vectors, dense or CSR.
     beta : (n_support,) float64
-        Label times alpha: scikit-learn's ``dual_coef_``.
+        Label times alpha: `coefficients`.
     """
     import numpy as np
     from sklearn.metrics.pairwise import rbf_kernel
 
-    beta = np.asarray(beta, dtype=np.float64).ravel()
     x = x.astype(np.float64)
     quadratic = 0.0
     for start in range(0, len(beta), 1024):
@@ -236,7 +244,6 @@ def rows_and_labels(job: Job) -> tuple[Any, Any]:
 def fit(job: Job) -> dict[str, Any]:
     """Train once."""
     import numpy as np
-    import scipy.sparse as sp
 
     warnings.simplefilter("ignore")  # others warn of parameters that they will rename
     # scikit-learn converts to float64 whatever it is given; this does it outside the clock.
@@ -266,9 +273,9 @@ def fit(job: Job) -> dict[str, Any]:
     if job["who"] == "this":  # another sum would be long among very many support vectors
         answer["objective"] = model.certificate_["objective"]
     elif parameters["kernel"] == "rbf" and job["n_classes"] == 2:
-        beta = model.dual_coef_
-        beta = beta.toarray() if sp.issparse(beta) else beta
-        answer["objective"] = dual_objective(x[model.support_], beta, parameters["gamma"])
+        answer["objective"] = dual_objective(
+            x[model.support_], coefficients(model), parameters["gamma"]
+        )
     if job["accuracy"]:
         answer["accuracy"] = 100 * float(model.score(x, y))
     if job["floors"] and job["who"] in OURS and y is not None:

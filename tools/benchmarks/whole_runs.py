@@ -15,7 +15,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from tools.benchmarks import synthetic
-from tools.benchmarks.contestants import TOL, dual_objective, threads
+from tools.benchmarks.contestants import TOL, coefficients, dual_objective, threads
 from tools.benchmarks.data import FAMILIES, data_folder, load
 from tools.benchmarks.plain_hmg import solve
 from tools.benchmarks.suites.hmg import CACHE, DATA, STRATEGIES
@@ -164,8 +164,8 @@ def whole_mnist(job: dict[str, Any]) -> dict[str, Any]:
     started = time.perf_counter()
     model = SVC(C=problem.C, gamma=problem.gamma, tol=TOL, n_jobs=threads()).fit(problem.x, y)
     seconds = time.perf_counter() - started
-    beta, of_support = model.dual_coef_, y[model.support_]
-    alpha = of_support * beta[0]
+    beta, of_support = coefficients(model), y[model.support_]
+    alpha = of_support * beta
     violation = max(-alpha.min(), alpha.max() - problem.C, abs(of_support @ alpha)) / problem.C
     lowest, highest = optimum(problem)
     found = model.certificate_
@@ -181,7 +181,7 @@ def optimum(problem: Problem) -> tuple[float, float]:
     """Bound the optimum by the dual and the primal objective of a tight solution, in float64."""
     x, y = problem.x, problem.y
     model = SVC(C=problem.C, gamma=problem.gamma, tol=TIGHT_TOL, n_jobs=threads()).fit(x, y)
-    support, beta = x[model.support_].astype(np.float64), model.dual_coef_[0]
+    support, beta = x[model.support_].astype(np.float64), coefficients(model)
     outputs = np.concatenate(
         [
             rbf_kernel(x[a : a + 2000].astype(np.float64), support, gamma=problem.gamma) @ beta

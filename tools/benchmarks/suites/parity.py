@@ -91,10 +91,11 @@ def task_of(name: str, y: NDArray[np.float64]) -> Task:
 def signed_alpha(model: Any, n: int) -> NDArray[np.float64]:  # noqa: ANN401 (ours or theirs)
     """Coefficients of all n rows, 0 where a row is no support vector."""
     import numpy as np
-    import scipy.sparse as sp
 
-    beta, found = np.zeros(n), model.dual_coef_
-    beta[model.support_] = np.ravel(found.toarray() if sp.issparse(found) else found)
+    from tools.benchmarks.contestants import coefficients
+
+    beta = np.zeros(n)
+    beta[model.support_] = coefficients(model)
     return beta
 
 

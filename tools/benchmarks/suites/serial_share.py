@@ -21,6 +21,7 @@ from __future__ import annotations
 import heapq
 import statistics
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
@@ -112,7 +113,7 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     """Train once with the work of one or of simulated threads; the CPU seconds of its parts."""
     import numpy as np
 
-    from bigsvm import SVC
+    from bigsvm import SVC, AdviceWarning
     from bigsvm.duals.box import BoxDual
     from bigsvm.gram.team import Team
     from tools.benchmarks.contestants import TOL, read_rows, tiny
@@ -120,7 +121,9 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     x = read_rows(job)
     y = np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
     model = SVC(**job["parameters"], tol=TOL, n_jobs=THREADS[job["who"]])
-    model.fit(*tiny(job["layout"], x.shape[1], np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AdviceWarning)  # its labels are noise
+        model.fit(*tiny(job["layout"], x.shape[1], np.float32))
     ledger = Ledger()
 
     def share_out(*given: Any, **named: Any) -> None:  # noqa: ANN401 (as `Ledger.share_out`)
