@@ -94,7 +94,9 @@ def stream(
     elif kernel.is_shift_invariant and centre is None:
         centre = _dense_centre(support_vectors)
     vectors, coefficients = _terms(functions._replace(vectors=support_vectors))
-    single = source.dtype == np.float32 and vectors is support_vectors
+    # Values of a kernel matrix are as fast in float64, and how large they are is not known.
+    may_round = vectors is support_vectors and kernel.product != "lookup"
+    single = source.dtype == np.float32 and may_round
     with ExitStack() as stack:
         tiles = KernelTiles(
             kernel, centre=centre, threads=threads, dtype=np.float32 if single else np.float64

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigsvm import SVC
+from bigsvm import L2SVC, SVC, SVR
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.models import prediction
 from bigsvm.models.prediction import ENOUGH, Packed
@@ -89,3 +89,14 @@ def test_a_function_of_no_vectors_has_no_rounding():
     with KernelTiles(kernel) as tiles:
         packed = Packed(tiles, X[:0], np.zeros(0), for_sparse_rows=False, most_bytes=1 << 20)
         assert packed.rounding() == 0.0
+
+
+@pytest.mark.parametrize("machine", [SVC, SVR, L2SVC])
+def test_decision_values_of_a_kernel_matrix_are_in_float64(machine):
+    X, y = scaled_rows()
+    K = np.exp(-0.3 * ((X[:, None] - X[None]) ** 2).sum(axis=2)).astype(np.float32)
+    model = machine(C=1e6, kernel="precomputed", max_iter=20000).fit(K, y).model_
+    found, beta = model.decision_function(K), np.asarray(model.coefficients)
+    assert np.abs(beta).max() > 1e4  # a unit in the last place of float32 is 0.001
+    expected = K[:, model.support].astype(np.float64) @ beta + model.intercept
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14 * np.abs(beta).sum())
