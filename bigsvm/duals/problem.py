@@ -91,6 +91,10 @@ class Problem(ABC):
         set, one kernel row and one sweep are for all of them.
         """
 
+    def netted(self, alpha: F8) -> F8:
+        """Return the best alpha of all rows with this `per_output`; itself where it is that."""
+        return alpha
+
     @property
     def held_bytes(self) -> int:
         """Bytes of weights and targets, which are in memory for the whole run."""

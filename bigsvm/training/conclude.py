@@ -45,6 +45,11 @@ def conclude(
         Standing of the point; None where its outputs are not complete: before the first sweep, or
         in the middle of a sweep.
     """
+    netted = dual.formulation.netted(alpha)
+    if standing is not None and netted is not alpha:
+        # The objective and the gaps are those of what the model has.
+        standing = dual.optimality(netted, state.outputs)
+    alpha = netted
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)
     n_bounded = dual.n_bounded(alpha[support], support)

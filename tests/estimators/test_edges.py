@@ -544,3 +544,20 @@ def test_prediction_refuses_nan():
     lazy = da.full((4, 5), np.nan, chunks=2)
     with pytest.raises(DataError, match=r"not numbers \(NaN\)"):
         model.predict(lazy).compute()
+
+
+@pytest.mark.parametrize(("C", "epsilon"), [(1e-3, 0.01), (1.0, 0.1), (1.0, 10.0)])
+@pytest.mark.filterwarnings("ignore:training did not converge")
+def test_the_objective_of_svr_is_that_of_its_coefficients(C, epsilon):
+    # Kernel values of 1e27 are too coarse for steps to end: both variables of a row are left.
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 30)) + 1000, 1000 * rng.standard_normal(30)
+    model = bigsvm.SVR(
+        kernel="poly", degree=5, coef0=1.0, C=C, epsilon=epsilon, selection="mvp", max_iter=2000
+    ).fit(X.astype(np.float32), y)
+    assert not model.converged_
+    rows = X.astype(np.float32).astype(np.float64)[model.support_]
+    beta = model.dual_coef_.ravel()
+    K = (model.model_.kernel.gamma * rows @ rows.T + 1.0) ** 5
+    expected = y[model.support_] @ beta - epsilon * np.abs(beta).sum() - 0.5 * beta @ K @ beta
+    assert model.certificate_["objective"] == pytest.approx(expected, rel=1e-6)
