@@ -30,7 +30,7 @@ ENOUGH = 1e-3
 UNDERFLOW = 1e-30
 """Kernel values that float32 may take for 0, in units of its last place."""
 AT_BOUND = 1e-9
-"""Share of its bound by which a coefficient may miss it."""
+"""Share of its bound by which a coefficient may miss it: see `Standing`."""
 
 
 class Gram(NamedTuple):
@@ -150,9 +150,14 @@ def variables(
 
 
 class Standing(NamedTuple):
-    """What follows from a point, and by how much rounding may change each."""
+    """What follows from a point, and by how much rounding may change each.
+
+    Variables that are within `AT_BOUND` of a bound may be at it or not: `gap` is that of a point
+    where they are, and `most_gap` that of a point where they are not.
+    """
 
     gap: float
+    most_gap: float
     objective: float
     duality_gap: float
     gap_error: float
@@ -182,17 +187,8 @@ def standing(K: Gram, v: Variables) -> Standing:
     g = v.linear - f - v.ridge * v.alpha
     eps = TIMES * np.finfo(np.float64).eps
     unsure = eps * (unsure + np.abs(v.linear) + np.abs(v.ridge * v.alpha) + abs(v.thresholds[0]))
-    rises, falls = v.alpha < v.upper - AT_BOUND * size, v.alpha > v.lower + AT_BOUND * size
     movable = v.lower < v.upper
-    rises, falls = rises & movable, falls & movable
-    gap = 0.0
-    for group in np.unique(v.group):
-        up, low = g[rises & (v.group == group)], g[falls & (v.group == group)]
-        if v.sums is None:
-            # As if a free variable had the gradient 0.
-            gap = max(gap, up.max(initial=0.0) - low.min(initial=0.0))
-        elif len(up) and len(low):
-            gap = max(gap, up.max() - low.min())
+    gap, most_gap = (_gap(v, g, near * size) for near in (AT_BOUND, 0.0))
     threshold = np.asarray(v.thresholds)[v.group]
     excess = v.linear - f - threshold
     with_ridge = v.ridge > 0
@@ -209,9 +205,24 @@ def standing(K: Gram, v: Variables) -> Standing:
     lowered = 2e-9 * float(np.abs(threshold) @ (np.abs(at) + np.abs(v.alpha)))
     of_objective = float(unsure @ np.abs(v.alpha)) + 4 * eps * abs(objective)
     return Standing(
-        gap, objective, duality_gap, 2 * float(unsure[movable].max(initial=0.0)), of_objective,
+        gap, most_gap, objective, duality_gap, 2 * float(unsure[movable].max(initial=0.0)),
+        of_objective,
         2 * of_objective + float(unsure @ np.abs(at)) + lowered if has_bounds else np.inf, faults,
     )  # fmt: skip
+
+
+def _gap(v: Variables, g: F8, near: F8) -> float:
+    """KKT gap of gradients, (v,); variables that are `near` a bound, (v,), are at it."""
+    gap, movable = 0.0, v.lower < v.upper
+    rises, falls = movable & (v.alpha < v.upper - near), movable & (v.alpha > v.lower + near)
+    for group in np.unique(v.group):
+        up, low = g[rises & (v.group == group)], g[falls & (v.group == group)]
+        if v.sums is None:
+            # As if a free variable had the gradient 0.
+            gap = max(gap, up.max(initial=0.0) - low.min(initial=0.0))
+        elif len(up) and len(low):
+            gap = max(gap, up.max() - low.min())
+    return float(gap)
 
 
 def standing_of_classes(K: Gram, alpha: F8, codes: NDArray[np.int64], bound: F8) -> Standing:
@@ -229,15 +240,17 @@ def standing_of_classes(K: Gram, alpha: F8, codes: NDArray[np.int64], bound: F8)
     eps = TIMES * np.finfo(np.float64).eps
     unsure = eps * (unsure + 1.0)
     movable = bound > 0
-    rising = np.where(alpha < upper - slack, g, -np.inf).max(axis=1)
-    psi = (rising - g.min(axis=1))[movable]
+    gap, most_gap = (
+        float((rising.max(axis=1) - g.min(axis=1))[movable].max(initial=0.0))
+        for rising in (np.where(alpha < upper - near, g, -np.inf) for near in (slack, 0.0))
+    )
     losses = g[places, codes] - g.min(axis=1)
     quadratic = float(np.vdot(alpha, f))
     objective = float(alpha[places, codes].sum()) - 0.5 * quadratic
     primal = 0.5 * quadratic + float(bound @ losses)
     of_objective = float(np.vdot(unsure, np.abs(alpha))) + 4 * eps * abs(objective)
     return Standing(
-        max(float(psi.max(initial=0.0)), 0.0), objective, primal - objective,
+        gap, most_gap, objective, primal - objective,
         2 * float(unsure[movable].max(initial=0.0)), of_objective,
         2 * of_objective + 2 * float(bound @ unsure.max(axis=1)), faults,
     )  # fmt: skip

@@ -147,7 +147,9 @@ def draw(seed: int, number: int) -> dict[str, Any]:
     if formulation != "crammer-singer" and maybe(0.4):
         params["selection"] = rng.choice(("hmg", "second-order", "mvp"))
     params["memory"] = rng.choice(("64MB", "64MB", "8MB", "1MB", "least"))
-    if params.get("C", 0.0) >= 1e4 or formulation.startswith("l2-"):  # may take millions of steps
+    steep = params.get("C", 0.0) * data.get("scale", 1.0) ** 2
+    if max(steep, params.get("C", 0.0)) >= 1e4 or formulation.startswith("l2-"):
+        # It may take millions of steps.
         params["max_time"] = 5.0
     if maybe(0.08):
         params["max_iter"] = rng.choice((0, 1, 7, 40))
@@ -189,10 +191,16 @@ class Judge:
         if line:
             how, why = json.loads(line)
             return how, why
+        if ready:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(60)
         process.kill()
-        process.wait()
+        ended = process.wait()
+        how = f"it hung or died, with status {ended}"
+        if ended == -signal.SIGPROF:
+            how = f"it took more than {self._seconds:g} seconds of processor time"
         self._errors.seek(0)
-        why = "it hung or died:\n" + self._errors.read()[-3000:]
+        why = f"{how}:\n…{self._errors.read()[-3000:]}"
         self.close()
         return "raw", why
 
