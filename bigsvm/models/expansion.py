@@ -220,7 +220,8 @@ class KernelExpansion:
         """Decision values of all rows of a source, streamed in blocks.
 
         They are computed in the precision of the rows; in float64 where float32 would be off by
-        more than `bigsvm.models.prediction.ENOUGH`, and for rows of a kernel matrix.
+        more than `bigsvm.models.prediction.ENOUGH`, and for a
+        kernel matrix or a kernel of one's own.
 
         Parameters
         ----------

@@ -94,8 +94,9 @@ def stream(
     elif kernel.is_shift_invariant and centre is None:
         centre = _dense_centre(support_vectors)
     vectors, coefficients = _terms(functions._replace(vectors=support_vectors))
-    # Values of a kernel matrix are as fast in float64, and how large they are is not known.
-    may_round = vectors is support_vectors and kernel.product != "lookup"
+    # How large values of a kernel matrix are is not known, nor what a formula loses.
+    is_known = kernel.product != "lookup" and kernel.code != KernelCode.FORMULA
+    may_round = vectors is support_vectors and is_known
     single = source.dtype == np.float32 and may_round
     with ExitStack() as stack:
         tiles = KernelTiles(

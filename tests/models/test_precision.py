@@ -1,10 +1,12 @@
 """Decision values of float32 rows: as precise as margins are told apart, however large C is."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigsvm import L2SVC, SVC, SVR
+from bigsvm import L2SVC, SVC, SVR, Kernel
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.models import prediction
 from bigsvm.models.prediction import ENOUGH, Packed
@@ -100,3 +102,22 @@ def test_decision_values_of_a_kernel_matrix_are_in_float64(machine):
     assert np.abs(beta).max() > 1e4  # a unit in the last place of float32 is 0.001
     expected = K[:, model.support].astype(np.float64) @ beta + model.intercept
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14 * np.abs(beta).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cauchy(Kernel):
+    name = "cauchy"
+
+    def from_products(self, dots, norms_rows, norms_columns):
+        return 1 / (1 + np.maximum(np.add.outer(norms_rows, norms_columns) - 2 * dots, 0))
+
+
+@pytest.mark.parametrize("machine", [SVC, SVR, L2SVC])
+def test_what_a_formula_loses_far_from_the_origin_is_not_lost_in_float32(machine):
+    X, y = scaled_rows()
+    X += np.float32(1000)
+    model = machine(kernel=Cauchy()).fit(X, y).model_
+    rows = X.astype(np.float64)
+    K = 1 / (1 + ((rows[:, None] - rows[model.support]) ** 2).sum(axis=2))
+    expected = K @ np.asarray(model.coefficients) + model.intercept
+    np.testing.assert_allclose(model.decision_function(X), expected, rtol=0, atol=1e-5)
