@@ -202,12 +202,16 @@ def standing(K: Gram, v: Variables) -> Standing:
     objective = float(v.linear @ v.alpha) - 0.5 * (quadratic + float((v.ridge * v.alpha) @ v.alpha))
     duality_gap = 0.5 * quadratic + slack + float(threshold @ v.alpha) - objective
     # One class lowers its threshold by 1e-9 of it, so that rows on the margin are inside.
-    lowered = 2e-9 * float(np.abs(threshold) @ (np.abs(at) + np.abs(v.alpha)))
+    lowered = 2e-9 * np.abs(threshold)
+    # Rows that are as near to the threshold as that may lose at their bound, or nothing.
+    tied = ~with_ridge & movable & (np.abs(excess) <= unsure + lowered)
+    most = np.where(tied & has_bounds, np.maximum(np.abs(v.lower), np.abs(v.upper)), np.abs(at))
+    of_slack = float((unsure + lowered) @ most + lowered @ np.abs(v.alpha))
     of_objective = float(unsure @ np.abs(v.alpha)) + 4 * eps * abs(objective)
     return Standing(
         gap, most_gap, objective, duality_gap, 2 * float(unsure[movable].max(initial=0.0)),
         of_objective,
-        2 * of_objective + float(unsure @ np.abs(at)) + lowered if has_bounds else np.inf, faults,
+        2 * of_objective + of_slack if has_bounds else np.inf, faults,
     )  # fmt: skip
 
 
