@@ -46,7 +46,7 @@ def naive_optimum(model, X, y=None, weights=1.0):
 
 
 def kkt_gap(model, X, y=None, weights=1.0):
-    """Of the margins, and the duality gap, by their definitions."""
+    """Return the KKT gap of the margins and the duality gap, by their definitions."""
     s = signs_of(model, X, y)
     K, C = kernel_of(model, X) + (y is not None), model.C * weights * np.ones(len(X))
     beta = coefficients_of(model, len(X))
