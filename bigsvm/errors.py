@@ -5,6 +5,7 @@ long, and `shown` escapes what a terminal would obey.
 """
 
 import re
+from typing import Any
 
 MOST_SHOWN = 60
 """Characters of a label, a word or a number that a message or a table repeats."""
@@ -51,6 +52,10 @@ class BigsvmError(Exception):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*map(_message, args))
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # Defined here, as tblib, which Dask uses, cannot restore errors with two bases without it.
+        return super().__reduce__()
 
 
 class ParameterError(BigsvmError, ValueError):
