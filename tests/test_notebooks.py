@@ -18,7 +18,7 @@ import numpy as np, bigsvm
 rng = np.random.default_rng(0)
 X = rng.normal(size=(8000, 10)).astype(np.float32)
 y = X[:, 0] + 3 * rng.normal(size=8000) > 0
-machine = bigsvm.SVC(C=1e6, gamma=0.01, memory="20MB")
+machine = bigsvm.SVC(C=100, gamma=0.01, memory="20MB")
 """
 INTERRUPTED = """
 import os, signal

@@ -106,7 +106,7 @@ def test_decision_values_of_a_kernel_matrix_are_in_float64(machine):
 
 @dataclass(frozen=True, kw_only=True)
 class Cauchy(Kernel):
-    name = "cauchy"
+    name = "cauchy of precision"
 
     def from_products(self, dots, norms_rows, norms_columns):
         return 1 / (1 + np.maximum(np.add.outer(norms_rows, norms_columns) - 2 * dots, 0))

@@ -51,7 +51,7 @@ COSTS = frozenset({
 class Cauchy(bigsvm.Kernel):
     """A kernel of a user's own: ``1 / (1 + |a - b|² / width²)``."""
 
-    name = "cauchy"
+    name = "cauchy of attacks"
     width: float = 1.0
 
     def from_products(self, dots: F8, norms_rows: F8, norms_columns: F8) -> F8:

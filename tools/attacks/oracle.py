@@ -57,12 +57,12 @@ def gram(A: F8, B: F8, description: dict[str, Any], *, centre: F8 | None = None)
         values = A[:, B.astype(int)]
         return Gram(values, np.abs(values))
     gamma, coef0 = description.get("gamma", 1.0), description.get("coef0", 0.0)
-    if name in ("rbf", "laplacian", "cauchy"):
+    if name in ("rbf", "laplacian", "cauchy of attacks"):
         power = 1 if name == "laplacian" else 2
         apart = (np.abs(A[:, None, :] - B[None, :, :]) ** power).sum(axis=2)
         shift = 0.0 if centre is None else centre
         size = np.add.outer(*[(np.abs(M - shift) ** power).sum(axis=1) for M in (A, B)])
-        if name == "cauchy":
+        if name == "cauchy of attacks":
             values = 1 / (1 + apart / description["width"] ** 2)
             return Gram(values, values + values**2 * size / description["width"] ** 2)
         values = np.exp(-gamma * apart)

@@ -81,7 +81,9 @@ def checked(case: dict[str, Any], found: Fitted, rows: Rows, folder: Path) -> It
     if reason != "sampled" and said == model.converged_:
         yield f"converged_ is {model.converged_}, and that it did not converge was said: {said}"
     kernel = dict(model.model_.kernel.describe())
-    centre = None if found.is_sparse or kernel["name"] == "cauchy" else found.X.mean(axis=0)
+    centre = (
+        None if found.is_sparse or kernel["name"] == "cauchy of attacks" else found.X.mean(axis=0)
+    )
     yield from _gamma(case, found, kernel)
     others = np.arange(len(found.X)) if kernel["name"] == "precomputed" else found.X
     K = oracle.gram(found.X, others, kernel, centre=centre)
