@@ -135,7 +135,7 @@ class _Walk:
         elif isinstance(value, functools._lru_cache_wrapper):
             self._add_all("cached", (value.__wrapped__,))
         elif type(value).__name__ == "CPUDispatcher":  # of Numba, which pickles what it compiled
-            self._add_all("compiled", (value.py_func, value.targetoptions))  # type: ignore[attr-defined]
+            self._add_all("compiled", (value.py_func, value.targetoptions))  # type: ignore[attr-defined]  # Numba
         else:
             self._add_all("instance", self._state(value))
 

@@ -212,7 +212,7 @@ class SumsAudit(Audit):
             self._known = self._begun(np.concatenate(rows), np.concatenate(initial))
 
     @property
-    def n_evaluations(self) -> int:  # type: ignore[override]
+    def n_evaluations(self) -> int:  # type: ignore[override]  # counted by tiles
         """Kernel values computed so far."""
         return self._tiles.n_evaluations
 
