@@ -134,7 +134,9 @@ def place(inputs, tmp_path, monkeypatch):
 
 
 def words_of(output, path):
-    """Words of a command, with this path for X."""
+    """Words of a command, with this path for X; the test is skipped where a package is missing."""
+    if "onnx" in output.words.split():
+        pytest.importorskip("onnx")
     names = {**{name: f"{name}.png" for name in (*NAMES, "other")}, "X": os.fspath(path)}
     first_parts = [word.partition("/") for word in shlex.split(output.words)]
     return [f"{names.get(name, name)}{slash}{rest}" for name, slash, rest in first_parts]
