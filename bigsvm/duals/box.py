@@ -17,6 +17,7 @@ from bigsvm.core import smo
 from bigsvm.duals.box_problem import Extremes, Optimality
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.feasible import fill as fill_up
+from bigsvm.duals.newton import Gram, newton
 from bigsvm.duals.pair_steps import PairSteps, is_last_of_kept, is_last_pair
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_rows
@@ -290,10 +291,24 @@ class BoxDual(Dual[Optimality]):
         if not 2 <= len(rows) <= MOST_ROWS:
             return None
         better = alpha.copy()
+        if self.in_float64:
+            # Polishing frees one row at a time: hundreds, where no losing row has a bound.
+            better[rows] = self._solved(rows, exact, alpha[rows], outputs[rows])
+            return better
         better[rows] = polish_rows(
             self.formulation, rows, exact.gram(rows), alpha[rows], outputs[rows], look=exact.look
         )
         return better
+
+    def _solved(self, rows: I8, exact: ExactKernel, alpha: F8, outputs: F8) -> F8:
+        """Solve for rows, (m,), with squared losses; alpha and outputs are theirs."""
+        (segment,) = self.formulation.segments(rows)
+        gradient = segment.box.linear - outputs - segment.ridge * alpha
+        solved, _, _ = newton(
+            Gram(exact.gram(rows)), segment, alpha, gradient,
+            keeps_sum=self.formulation.sums_are_bound, tol=0.0, look=exact.look,
+        )  # fmt: skip
+        return solved
 
     def advance(
         self, state: smo.PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int

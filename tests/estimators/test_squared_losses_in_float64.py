@@ -119,6 +119,18 @@ def test_weights_of_a_million():
         is_right(model, X, y, weights)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_of_a_million_that_float64_cannot_separate_end(seed):
+    """Coefficients of 1e8 times kernel values of 5e4: outputs are off by about tol."""
+    X, y = far(n=600, d=5, noise=0.7, seed=seed)
+    weights = 10 ** np.random.default_rng(seed).uniform(0, 6, len(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = bigsvm.L2SVC(C=100.0, max_time=300, **FAR).fit(X, y, sample_weight=weights)
+    assert model.stop_reason_ in ("converged", "stalled")
+    assert model.objective_ == pytest.approx(naive_optimum(model, X, y, weights)[1], rel=1e-2)
+
+
 @pytest.mark.parametrize("mean", [100.0, 1000.0])
 def test_the_objective_of_a_C_beyond_float64_does_not_run_away(mean):
     """Outputs of float64 are off by more than tol: the run may end unconverged, and is right."""
