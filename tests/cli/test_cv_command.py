@@ -92,6 +92,7 @@ def _groups(folder):
     return path
 
 
+@pytest.mark.slow
 def test_killed_it_goes_on_to_the_same_table(many, tmp_path):
     words = ("cv", many / "many.zarr", "--gamma", 3, "--folds", 3, "--json", "--memory", "20MB")
     expected = answer(*words[:-3], "--memory", "20MB")

@@ -114,6 +114,7 @@ def test_invalid_options_are_refused(folder, tmp_path, options, message):
 # -- killed --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_at_the_same_bits(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(6, size=6000)

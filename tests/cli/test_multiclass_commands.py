@@ -131,6 +131,7 @@ class TestKilled:
         manifest = newest_manifest(run) if run.exists() else None
         return None if manifest is None else manifest["values"]
 
+    @pytest.mark.slow
     def test_killed_run_loses_at_most_an_interval_and_ends_at_the_same_bits(self, store, tmp_path):
         finish(start("train", store, tmp_path / "whole", *self.TRAINING))
         run = tmp_path / "run"

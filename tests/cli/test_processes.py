@@ -99,6 +99,7 @@ class TestKilled:
         model, whole = (KernelExpansion.load(tmp_path / name) for name in ("model", "whole"))
         assert_same_model(model, whole)
 
+    @pytest.mark.slow
     def test_the_directory_alone_is_enough(self, store, uninterrupted, tmp_path):
         run = tmp_path / "run"
         options = (*TRAINING, *SAVED, "run")

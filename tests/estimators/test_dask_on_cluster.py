@@ -48,7 +48,8 @@ def assert_same_fit(found, expected):
 
 class TestTraining:
     @pytest.mark.parametrize(
-        "kind", ["persisted", "lazy", pytest.param("sparse", marks=pytest.mark.slow)]
+        "kind",
+        ["persisted", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("lazy", "sparse"))],
     )
     def test_the_bits_are_those_of_this_machine(self, client, clouds, traffic, kind):
         X, y = clouds
@@ -110,6 +111,7 @@ class TestTraining:
         with pytest.raises(CheckpointError, match="data"):
             part.fit(other, y, client=client)
 
+    @pytest.mark.slow
     def test_results_on_a_cluster_need_no_client_to_be_read(self, client, clouds):
         X, y = clouds
         here = svc().fit(array(X), y)

@@ -184,7 +184,8 @@ def test_two_groups_do_not_stall(selection, working_set, moons, waves):
         assert model.converged_
 
 
-@pytest.mark.parametrize("n", [9000, pytest.param(12_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [9000, 12_000])
 def test_many_rows_grow_from_a_sample(n):
     """More rows than take part at once: sums are filled scope by scope."""
     X, y = make_moons(n, noise=0.3, random_state=1)

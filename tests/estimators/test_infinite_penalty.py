@@ -165,7 +165,10 @@ def test_a_search_has_it_in_its_grid(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["train", "svm-train"])
-@pytest.mark.parametrize("rows", [APART, MIXED], ids=["apart", "mixed"])
+@pytest.mark.parametrize(
+    "rows",
+    [pytest.param(APART, id="apart", marks=pytest.mark.slow), pytest.param(MIXED, id="mixed")],
+)
 def test_on_the_command_line(command, rows, tmp_path):
     lines = [f"{label} 1:{a!r} 2:{b!r}" for label, (a, b) in zip(Y, rows.tolist(), strict=True)]
     (tmp_path / "x.svm").write_text("\n".join(lines) + "\n")

@@ -200,6 +200,7 @@ def test_uncertified_score_on_noisy_labels_in_little_memory():
     assert score[False] == pytest.approx(score[True], abs=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("half-models")
 def test_uncertified_training_ends_when_the_core_set_is_full():
     """Where the core set is full before a search ends."""
@@ -424,7 +425,8 @@ def fit_in_process(folder, name, store):
     return getattr(bigsvm, name)(**LITTLE, **saving).fit(store).model_
 
 
-@pytest.mark.parametrize("name", [pytest.param("L2SVC", marks=pytest.mark.slow), "L2OneClassSVM"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["L2SVC", "L2OneClassSVM"])
 def test_killed_several_times_it_ends_at_the_same_model(store, name, tmp_path):
     phases = set()
     assert_killed_to_the_same_bits(

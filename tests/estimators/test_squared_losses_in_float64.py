@@ -119,7 +119,7 @@ def test_weights_of_a_million():
         is_right(model, X, y, weights)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_weights_of_a_million_that_float64_cannot_separate_end(seed):
     """Coefficients of 1e8 times kernel values of 5e4: outputs are off by about tol."""
     X, y = far(n=600, d=5, noise=0.7, seed=seed)
@@ -131,7 +131,7 @@ def test_weights_of_a_million_that_float64_cannot_separate_end(seed):
     assert model.objective_ == pytest.approx(naive_optimum(model, X, y, weights)[1], rel=1e-2)
 
 
-@pytest.mark.parametrize("mean", [100.0, 1000.0])
+@pytest.mark.parametrize("mean", [100.0, pytest.param(1000.0, marks=pytest.mark.slow)])
 def test_the_objective_of_a_C_beyond_float64_does_not_run_away(mean):
     """Outputs of float64 are off by more than tol: the run may end unconverged, and is right."""
     X, y = far(mean=mean)

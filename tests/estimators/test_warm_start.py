@@ -97,7 +97,10 @@ PATHS = {
 """Estimator, rows, memory, and whether a start saves kernel values."""
 
 
-@pytest.mark.parametrize("kind", PATHS)
+@pytest.mark.parametrize(
+    "kind",
+    ["svc", *(pytest.param(kind, marks=pytest.mark.slow) for kind in PATHS if kind != "svc")],
+)
 def test_a_path_in_scarce_memory_computes_no_more_kernel_values(kind):
     estimator, n, memory, starts = PATHS[kind]
     X, z = overlapping(n)

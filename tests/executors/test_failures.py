@@ -34,7 +34,6 @@ MOMENTS = {
 }
 ACTS = ("kill one", "kill all", "stop one", "add one")
 A_SLICE = [
-    ("take", "stop one"),
     ("active product", "kill one"),
     ("sweep at 30 %", "kill all"),
     ("sweep at 0 %", "add one"),

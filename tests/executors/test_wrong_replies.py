@@ -186,7 +186,7 @@ def test_the_gap_of_a_model_that_was_made_beside_a_faulty_worker(workers, faulty
     assert true_gap(model, rows, y, C=1.0) == pytest.approx(model.certificate["gap"], abs=1e-5)
 
 
-@pytest.mark.parametrize("most_rows", [0, 5000])
+@pytest.mark.parametrize("most_rows", [pytest.param(0, marks=pytest.mark.slow), 5000])
 @pytest.mark.parametrize("kind", faulty_workers.KINDS)
 def test_wrong_results_of_pairs(workers, faulty, folder, monkeypatch, kind, most_rows):
     """Pairs with runs of their own, and pairs that are solved together."""

@@ -88,6 +88,7 @@ def test_half_a_minute_without_a_server_is_waited_for(case, url, faulty):
     assert faulty.faults["dark"] > 0
 
 
+@pytest.mark.slow
 def test_a_server_that_stays_down_ends_the_run_which_is_resumed(
     case, url, faulty, tmp_path, monkeypatch
 ):

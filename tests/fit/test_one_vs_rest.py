@@ -221,6 +221,7 @@ def train_in_process(folder):
     return train(X, y, C=10.0, tol=1e-3, checkpoint=str(folder), checkpoint_every=0.1).functions
 
 
+@pytest.mark.slow
 def test_killed_several_times_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` each time after it has saved once more."""
     whole = assert_killed_to_the_same_bits(train_in_process, tmp_path, pause=0.0)

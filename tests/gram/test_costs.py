@@ -80,7 +80,13 @@ def no_disk(folder):
     return folder
 
 
-@pytest.mark.parametrize("make", FORMULATIONS.values(), ids=FORMULATIONS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=pytest.mark.slow if name == "squared hinge" else [])
+        for name, make in FORMULATIONS.items()
+    ],
+)
 @pytest.mark.parametrize("refusal", ["cost", "disk"])
 def test_a_refusal_is_as_if_nothing_had_been_given(tmp_path, make, refusal, monkeypatch):
     alone = make(**SCARCE).fit(X, Y)
@@ -100,7 +106,7 @@ def test_a_refusal_is_as_if_nothing_had_been_given(tmp_path, make, refusal, monk
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize("n_steps", [1, 5000])
+@pytest.mark.parametrize("n_steps", [pytest.param(1, marks=pytest.mark.slow), 5000])
 def test_a_resumed_run_keeps_to_what_was_decided(tmp_path, keeps, n_steps, monkeypatch):
     """Though another machine, or rows that another run has left, would lead to the contrary."""
 

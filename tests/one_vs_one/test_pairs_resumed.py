@@ -192,14 +192,8 @@ def train_in_process(folder, pairs, threads):
     return train(X, y, C=10.0, **given).functions
 
 
-@pytest.mark.parametrize(
-    ("pairs", "threads"),
-    [
-        pytest.param("by runs", 1, marks=pytest.mark.slow),
-        ("by runs", 2),
-        pytest.param("together", 1, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("pairs", "threads"), [("by runs", 1), ("by runs", 2), ("together", 1)])
 def test_killed_several_times_it_gives_the_same_bits(tmp_path, pairs, threads):
     """A real process, `kill -9` at random moments, each after it has got on a little."""
     whole = assert_killed_to_the_same_bits(train_in_process, tmp_path, arguments=(pairs, threads))

@@ -16,9 +16,9 @@ SETS = (
     "german.numer_scale",
     "ionosphere_scale",
     "sonar.scale",
-    "splice_scale",
+    pytest.param("splice_scale", marks=pytest.mark.slow),
     "svmguide1.scale",
-    "spambase",
+    pytest.param("spambase", marks=pytest.mark.slow),
     "ad_cardio",
 )
 SOLVERS = ("pairwise", "mfw", "fw", "cvm")

@@ -313,6 +313,7 @@ def test_after_a_full_core_set_training_goes_on_as_certified(problem, optimum, c
     assert certificate.objective == pytest.approx(optimum, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("half-models")
 def test_run_after_a_full_core_set_is_resumed_to_the_same_bits(problem, tmp_path):
     X, y = problem

@@ -63,5 +63,6 @@ def test_resumed_it_has_the_same_bits(tmp_path, name):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_killed_it_has_the_same_bits(tmp_path):
     assert_killed_to_the_same_bits(train, tmp_path, arguments=("ball",), same=same)

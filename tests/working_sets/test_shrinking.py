@@ -109,7 +109,13 @@ def test_memory_and_threads_change_no_bit(slots):
     assert_same_bits(run("c-svc", shrinking=True, slots=slots, threads=2).run(), reference)
 
 
-@pytest.mark.parametrize("kind", FORMULATIONS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] if "svr" in kind else [])
+        for kind in FORMULATIONS
+    ],
+)
 @pytest.mark.parametrize("rule", ["second-order", pytest.param("hmg", marks=pytest.mark.slow)])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, monkeypatch):
     monkeypatch.setattr("bigsvm.working_sets.shrinking.VALUES_AT_ONCE", 1 << 12)
