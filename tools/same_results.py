@@ -4,46 +4,194 @@
     PYTHONPATH=../reference python tools/same_results.py save FOLDER
     PYTHONPATH=. python tools/same_results.py compare FOLDER
 
-Both commands train each run of `RUNS` on one thread with the package that PYTHONPATH names, through
+Both commands do each run of `RUNS` on one thread with the package that PYTHONPATH names, through
 the public API. ``save`` converts the data sets to stores and keeps stores, models and predictions
 in FOLDER. ``compare`` trains on the stores that were saved, opens the models that were saved, and
 prints a line for each run. Bits must agree on the same processor only, so both commands have to
 run on one machine. The exit code is 1 if a run differs. Data sets are the files in the folder
-BIGSVM_DATA; a run without its file is skipped, and a line says so.
+BIGSVM_DATA; a run without its file is skipped, and a line says so. With names, only these runs are
+done.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import shutil
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import dask.array as da
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
+import zarr
+from sklearn.datasets import load_svmlight_file
+from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from bigsvm.estimators.base import KernelMachine
+
 PREDICTED = 500
 """Support vectors whose decision values are compared."""
+MOMENTS = (0.25, 0.5, 0.75)
+"""Shares of the pair steps after which a run is interrupted, and resumed."""
+
+
+class Place(NamedTuple):
+    """Where the data of a run are, and what it may write."""
+
+    text: Path
+    """LIBSVM text."""
+    store: Path
+    """A store of it."""
+    new: Path
+    """An empty folder."""
+
+    def rows(self) -> tuple[sp.csr_matrix, NDArray[np.float64]]:
+        """Read the text."""
+        X, y = load_svmlight_file(str(self.text))
+        return X, y
+
+
+def fit_store(estimator: KernelMachine, place: Place) -> KernelMachine:
+    """Fit a store."""
+    return estimator.fit(str(place.store))
+
+
+def fit_csr(estimator: KernelMachine, place: Place) -> KernelMachine:
+    """Fit a matrix in memory."""
+    return estimator.fit(*place.rows())
+
+
+def fit_array(estimator: KernelMachine, place: Place) -> KernelMachine:
+    """Fit an array in memory."""
+    X, y = place.rows()
+    return estimator.fit(X.toarray(), y)
+
+
+def fit_dask(estimator: KernelMachine, place: Place) -> KernelMachine:
+    """Fit an array of Dask."""
+    X, y = place.rows()
+    return estimator.fit(da.from_array(X.toarray(), chunks=(1000, -1)), y)
+
+
+def fit_frame(estimator: KernelMachine, place: Place) -> KernelMachine:
+    """Fit a data frame."""
+    X, y = place.rows()
+    return estimator.fit(pd.DataFrame(X.toarray()), y)
+
+
+def fit_zarr(estimator: KernelMachine, place: Place) -> KernelMachine:
+    """Fit an array of Zarr."""
+    X, y = place.rows()
+    array = zarr.create_array(
+        place.new / "X.zarr", shape=X.shape, chunks=(1000, X.shape[1]), dtype=np.float64
+    )
+    array[:] = X.toarray()
+    return estimator.fit(array, y)
+
+
+def fit_on_workers(estimator: KernelMachine, place: Place) -> KernelMachine:
+    """Fit a store on two workers."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        return estimator.fit(str(place.store), client=client)
+
+
+def fit_resumed(estimator: KernelMachine, place: Place) -> KernelMachine:
+    """Fit a store with a checkpoint, interrupted after some shares of the steps."""
+    from sklearn.base import clone
+
+    n_steps = clone(estimator).fit(str(place.store)).certificate_["n_iter"]
+    estimator.set_params(checkpoint=str(place.new / "checkpoint"))
+    for share in MOMENTS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            clone(estimator).set_params(max_iter=int(share * n_steps)).fit(str(place.store))
+    return estimator.fit(str(place.store))
 
 
 class Run(NamedTuple):
-    """One fit: a data set, an estimator and its parameters."""
+    """One fit: a data set, an estimator and its parameters, and how it gets the rows."""
 
     name: str
     data: str
     estimator: str
     parameters: dict[str, Any]
+    fit: Callable[[KernelMachine, Place], KernelMachine] = fit_store
 
 
+class Work(NamedTuple):
+    """Another work on a data set; returns arrays that must have the same bits."""
+
+    name: str
+    data: str
+    do: Callable[[Place], dict[str, NDArray[Any]]]
+
+
+def search(place: Place) -> dict[str, NDArray[Any]]:
+    """Search a grid."""
+    grid = {"C": [1.0, 8.0, 64.0], "gamma": [0.008, 0.03]}
+    model = bigsvm.SVC(n_jobs=1, random_state=0)
+    found = bigsvm.SearchCV(model, grid, cv=3).fit(str(place.store))
+    values = {
+        name: np.asarray(values, np.float64)
+        for name, values in found.cv_results_.items()
+        if "test" in name
+    }
+    best = found.best_estimator_
+    return {**values, "coefficients": _dense(best.model_.coefficients)}
+
+
+def validate(place: Place) -> dict[str, NDArray[Any]]:
+    """Cross-validate."""
+    model = bigsvm.SVC(C=8.0, gamma=0.008, n_jobs=1, random_state=0)
+    found = bigsvm.cross_validate(model, str(place.store), cv=3)
+    arrays = {name: np.asarray(values) for name, values in found.items() if "time" not in name}
+    return {name: array for name, array in arrays.items() if array.dtype.kind in "biuf"}
+
+
+def write(place: Place) -> dict[str, NDArray[Any]]:
+    """Write stores of arrays."""
+    X, y = place.rows()
+    bigsvm.write_store(place.new / "sparse.zarr", X, y)
+    bigsvm.write_store(place.new / "dense.zarr", X.toarray(), y)
+    return {name: _bytes_of(place.new / f"{name}.zarr") for name in ("sparse", "dense")}
+
+
+def convert(place: Place) -> dict[str, NDArray[Any]]:
+    """Convert text, and scale the store."""
+    bigsvm.convert(place.text, place.new / "rows.zarr")
+    bigsvm.scale_store(place.new / "rows.zarr", place.new / "scaled.zarr")
+    return {name: _bytes_of(place.new / f"{name}.zarr") for name in ("rows", "scaled")}
+
+
+def _bytes_of(store: Path) -> NDArray[Any]:
+    """Digest of the chunks of a store; its metadata have times and versions."""
+    digest = hashlib.sha256()
+    for path in sorted(store.rglob("*")):
+        if path.is_file() and path.suffix != ".json":
+            digest.update(f"{path.relative_to(store)}".encode() + path.read_bytes())
+    return np.frombuffer(digest.digest(), np.uint8)
+
+
+SCARCE = {"C": 8.0, "gamma": 0.05, "working_set": "all", "memory": "12MB"}
+DISK = {**SCARCE, "disk_cache": "100MB"}
 RUNS = (
     Run("a9a", "a9a", "SVC", {"C": 1.0, "gamma": 0.008}),
     Run("w8a", "w8a", "SVC", {"C": 8.0, "gamma": 0.05}),
@@ -69,24 +217,55 @@ RUNS = (
     Run("w3a mfw", "w3a", "L2SVC", {"C": 8.0, "solver": "mfw", "certify": False}),
     Run("w1a whole", "w1a", "SVC", {"C": 8.0, "working_set": "all", "shrinking": True}),
     Run("a1a poly", "a1a", "SVC", {"kernel": "poly", "coef0": 1.0}),
+    Run("a1a l2-one-class", "a1a", "L2OneClassSVM", {"C": 2.0}),
+    Run("usps l2-svc", "usps", "L2SVC", {"C": 8.0}),
+    Run("a1a squared hinge", "a1a", "SVC", {"loss": "squared_hinge", "gamma": 0.03}),
+    Run("a1a squared hinge in float64", "a1a", "SVC", {"loss": "squared_hinge", "C": 1e5}),
+    Run("w3a disk rows", "w3a", "SVC", DISK, fit_store),
+    Run("w3a shrinking", "w3a", "SVC", {**SCARCE, "shrinking": True}),
+    Run(
+        "usps cooling",
+        "usps",
+        "CrammerSingerSVC",
+        {"C": 1.0, "working_set": "all", "order": "active", "cooling": "log", "tol": 0.1},
+    ),
+    Run("a6a CSR", "a6a", "SVC", {"C": 8.0}, fit_csr),
+    Run("usps array", "usps", "SVC", {"C": 10.0}, fit_array),
+    Run("usps Dask array", "usps", "SVC", {"C": 10.0}, fit_dask),
+    Run("usps frame", "usps", "SVC", {"C": 10.0}, fit_frame),
+    Run("usps Zarr array", "usps", "SVC", {"C": 10.0}, fit_zarr),
+    Run("a9a on workers", "a9a", "SVC", {"C": 1.0, "gamma": 0.008}, fit_on_workers),
+    Run("usps one-vs-one on workers", "usps", "SVC", {"C": 10.0}, fit_on_workers),
+    Run("a9a resumed", "a9a", "SVC", {"C": 1.0, "gamma": 0.008}, fit_resumed),
+    Run("usps one-vs-one resumed", "usps", "SVC", {"C": 10.0}, fit_resumed),
+    Run("usps one-vs-rest resumed", "usps", "SVC", {"C": 10.0, "multiclass": "ovr"}, fit_resumed),
+    Run("usps Crammer-Singer resumed", "usps", "CrammerSingerSVC", {"C": 10.0}, fit_resumed),
+    Run("w3a disk rows resumed", "w3a", "SVC", DISK, fit_resumed),
+    Run("a1a probabilities", "a1a", "SVC", {"calibration": "sigmoid"}),
+    Work("a1a search", "a1a", search),
+    Work("a6a cross-validation", "a6a", validate),
+    Work("usps stores", "usps", write),
+    Work("usps conversion", "usps", convert),
 )
 
 
-def train(run: Run, store: Path) -> tuple[dict[str, NDArray[Any]], bigsvm.KernelExpansion, float]:
-    """Fit a run on its store.
+def do(run: Run | Work, place: Place) -> tuple[dict[str, NDArray[Any]], Any, float]:
+    """Do a run.
 
     Returns
     -------
     values : dict
         Arrays that must have the same bits.
-    model : KernelExpansion
+    model : KernelExpansion or None
     seconds : float
-        Of CPU time.
+        Of CPU time, of this process.
     """
-    parameters = {"n_jobs": 1, "random_state": 0, **run.parameters}
-    estimator = getattr(bigsvm, run.estimator)(**parameters)
+    place.new.mkdir()
     began = time.process_time()
-    estimator.fit(str(store))
+    if isinstance(run, Work):
+        return run.do(place), None, time.process_time() - began
+    parameters = {"n_jobs": 1, "random_state": 0, **run.parameters}
+    estimator = run.fit(getattr(bigsvm, run.estimator)(**parameters), place)
     seconds = time.process_time() - began
     certificate = estimator.certificate_
     values = {
@@ -94,9 +273,10 @@ def train(run: Run, store: Path) -> tuple[dict[str, NDArray[Any]], bigsvm.Kernel
         "intercept": np.asarray(estimator.intercept_),
         "objective": _number(certificate["objective"]),
         "duality gap": _number(certificate["duality_gap"]),
-        "kernel evaluations": np.asarray(certificate["n_kernel_evaluations"]),
+        "coefficients": _dense(estimator.model_.coefficients),
     }
-    values["coefficients"] = _dense(estimator.model_.coefficients)
+    if run.fit is not fit_resumed:  # which computes some kernel rows again
+        values["kernel evaluations"] = np.asarray(certificate["n_kernel_evaluations"])
     return values, estimator.model_, seconds
 
 
@@ -113,46 +293,53 @@ def outputs(model: bigsvm.KernelExpansion) -> NDArray[np.float64]:
     return np.asarray(model.decision_function(model.support_vectors[:PREDICTED]))
 
 
-def save(folder: Path) -> None:
-    """Train every run and keep what it leaves."""
-    data_folder = Path(os.environ["BIGSVM_DATA"])
-    for run in RUNS:
-        store = folder / f"{run.data}.zarr"
-        text = data_folder / f"{run.data}.libsvm.gz"
-        if not text.is_file():
-            print(f"{run.name}: skipped, no {text.name} in the folder BIGSVM_DATA")
+def place_of(run: Run | Work, folder: Path) -> Place:
+    """Return where the data of a run are in the folder of a comparison."""
+    text = Path(os.environ["BIGSVM_DATA"]) / f"{run.data}.libsvm.gz"
+    new = folder / "new"
+    shutil.rmtree(new, ignore_errors=True)
+    return Place(text, folder / f"{run.data}.zarr", new)
+
+
+def save(folder: Path, runs: Sequence[Run | Work]) -> None:
+    """Do every run and keep what it leaves."""
+    for run in runs:
+        place = place_of(run, folder)
+        if not place.text.is_file():
+            print(f"{run.name}: skipped, no {place.text.name} in the folder BIGSVM_DATA")
             continue
-        if not store.exists():
-            bigsvm.convert(text, store)
-        values, model, seconds = train(run, store)
-        model.save(folder / f"{run.name}.model")
-        values["decision values"] = outputs(model)
+        if not place.store.exists():
+            bigsvm.convert(place.text, place.store)
+        values, model, seconds = do(run, place)
+        if model is not None:
+            model.save(folder / f"{run.name}.model")
+            values["decision values"] = outputs(model)
         np.savez(folder / f"{run.name}.npz", **values)
         print(f"{run.name}: saved, {seconds:.1f} s", flush=True)
 
 
-def compare(folder: Path) -> bool:
-    """Train every run again; return whether all bits are those that were saved."""
+def compare(folder: Path, runs: Sequence[Run | Work]) -> bool:
+    """Do every run again; return whether all bits are those that were saved."""
     agree = True
-    for run in RUNS:
+    for run in runs:
         saved = folder / f"{run.name}.npz"
         if not saved.is_file():
             print(f"{run.name}: skipped, nothing was saved")
             continue
-        store = folder / f"{run.data}.zarr"
-        values, _, seconds = train(run, store)
-        before = bigsvm.KernelExpansion.load(folder / f"{run.name}.model")
-        values["decision values"] = outputs(before)
+        values, model, seconds = do(run, place_of(run, folder))
+        if model is not None:
+            before = bigsvm.KernelExpansion.load(folder / f"{run.name}.model")
+            values["decision values"] = outputs(before)
         with np.load(saved) as arrays:
-            differing = [
-                name
-                for name in arrays.files
-                if not np.array_equal(arrays[name], values[name], equal_nan=True)
-            ]
+            differing = [name for name in arrays.files if not _same(arrays[name], values[name])]
         agree = agree and not differing
         state = f"differs in {', '.join(differing)}" if differing else "same bits"
         print(f"{run.name}: {state}, {seconds:.1f} s", flush=True)
     return agree
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,13 +347,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=("save", "compare"))
     parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", choices=[[], *(run.name for run in RUNS)])
     options = parser.parse_args(arguments)
+    runs = [run for run in RUNS if run.name in options.names or not options.names]
     print(f"bigsvm of {Path(bigsvm.__file__).parents[1]}")
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.command == "save":
-        save(options.folder)
+        save(options.folder, runs)
         return 0
-    return 0 if compare(options.folder) else 1
+    return 0 if compare(options.folder, runs) else 1
 
 
 if __name__ == "__main__":
