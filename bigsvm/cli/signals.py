@@ -9,7 +9,7 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from bigsvm.data.waiting import looking
+from bigsvm.interruption import checked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Interruption:
             }
             self._previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._note)
         # Where a run has something to save, it looks first, and saves.
-        self._looking.enter_context(looking(self.check))
+        self._looking.enter_context(checked_by(self.check))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:

@@ -11,11 +11,11 @@ import xxhash
 from bigsvm.data.row_source import RowSource
 from bigsvm.data.rows import as_csr, bytes_of, check_finite, is_sparse, refuse_masked, stack_rows
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
-from bigsvm.data.waiting import looked_between
 from bigsvm.errors import DataError
+from bigsvm.interruption import check_interrupt, checked_between
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -144,13 +144,13 @@ class BlockedRows(RowSource):
         rows: Rows = stack_rows(blocks, self.n_columns, self.dtype, sparse=self.is_sparse)
         return rows
 
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`, in any order; each block is read once."""
         check_indices(indices, self.n_rows)
         rows, back = np.unique(np.asarray(indices, np.int64), return_inverse=True)
         block = np.searchsorted(self._edges, rows, side="right") - 1
         chosen = [(i, rows[block == i] - int(self._edges[i])) for i in np.unique(block).tolist()]
-        pieces = list(self._rows_of_blocks(chosen, look))
+        pieces = list(self._rows_of_blocks(chosen))
         in_order: Any = stack_rows(pieces, self.n_columns, self.dtype, sparse=self.is_sparse)
         rows_taken: Rows = in_order[back]
         return rows_taken
@@ -175,12 +175,10 @@ class BlockedRows(RowSource):
         """Hash of the values; it does not depend on the blocks."""
         return self._survey()[1]
 
-    def _rows_of_blocks(
-        self, chosen: list[tuple[int, NDArray[np.int64]]], look: Callable[[], None]
-    ) -> Iterator[Rows]:
+    def _rows_of_blocks(self, chosen: list[tuple[int, NDArray[np.int64]]]) -> Iterator[Rows]:
         """Yield rows of some blocks, each given by its number and the places of the rows in it."""
         for i, places in chosen:
-            look()
+            check_interrupt()
             yield self._block(i)[places]
 
     def _loaded(self, numbers: list[int]) -> list[Any]:
@@ -222,7 +220,7 @@ class BlockedRows(RowSource):
         digest = Digest()
         statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
         starts = self._edges[:-1].tolist()
-        for start, block in looked_between(zip(starts, blocks, strict=True)):
+        for start, block in checked_between(zip(starts, blocks, strict=True)):
             check_finite(block, start)
             statistics.add(block)
             digest.add(block)

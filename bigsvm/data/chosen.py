@@ -10,8 +10,6 @@ import xxhash
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, DerivedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import dask.array as da
     from numpy.typing import NDArray
 
@@ -47,15 +45,13 @@ class ChosenRows(DerivedRows):
             raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
         return self._source.take(self._chosen[start:stop].astype(np.int64))
 
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`."""
-        return self._source.take(self._places(indices), look=look)
+        return self._source.take(self._places(indices))
 
-    def lend(
-        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
-    ) -> RowsAt:
+    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
         """Rows at `indices`, where they are."""
-        return self._source.lend(self._places(indices), look=look)
+        return self._source.lend(self._places(indices))
 
     def _places(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         if len(indices) and (np.min(indices) < 0 or np.max(indices) >= self.n_rows):

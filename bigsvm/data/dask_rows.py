@@ -23,6 +23,7 @@ from bigsvm.data.row_source import DASK_BLOCK_BYTES
 from bigsvm.data.rows import bytes_of, check_finite, float_type, is_sparse, refuse_masked
 from bigsvm.data.statistics import ColumnStatistics, Moments, Statistics, may_be_listed, moments_of
 from bigsvm.errors import ClusterError, DataError
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -176,7 +177,6 @@ class DaskRows(BlockedRows):
         self,
         function: Callable[..., Any],
         calls: Iterable[tuple[int, tuple[Any, ...]]],
-        look: Callable[[], None] = lambda: None,
     ) -> Iterator[Any]:
         """Yield the results of a function of blocks, each given by its number and arguments."""
         waiting: deque[tuple[int, Any]] = deque()
@@ -194,7 +194,7 @@ class DaskRows(BlockedRows):
 
         name = f"bigsvm-{function.__name__.strip('_').replace('_', '-')}"
         for i, given in calls:
-            look()
+            check_interrupt()
             start, stop = int(self._edges[i]), int(self._edges[i + 1])
             future = self._client.submit(
                 function, self._future(i), self._form, start, stop, *given,
@@ -214,14 +214,12 @@ class DaskRows(BlockedRows):
 
         return CancelledError, KilledWorker
 
-    def _rows_of_blocks(
-        self, chosen: list[tuple[int, NDArray[np.int64]]], look: Callable[[], None]
-    ) -> Iterator[Rows]:
+    def _rows_of_blocks(self, chosen: list[tuple[int, NDArray[np.int64]]]) -> Iterator[Rows]:
         if self._client is None:
-            yield from super()._rows_of_blocks(chosen, look)
+            yield from super()._rows_of_blocks(chosen)
             return
         calls = ((i, (places,)) for i, places in chosen)
-        for rows in self._on_workers(_rows_of_block, calls, look):
+        for rows in self._on_workers(_rows_of_block, calls):
             self._bytes_read += bytes_of(rows)
             yield rows
 

@@ -9,10 +9,9 @@ import xxhash
 
 from bigsvm.data.rows import stack_rows
 from bigsvm.data.views import HeldRows
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from bigsvm.data.row_source import RowSource
@@ -62,7 +61,6 @@ def draw_rows(
     candidates: NDArray[np.int64],
     seed: int,
     block_bytes: int,
-    look: Callable[[], None],
 ) -> DrawnRows:
     """Draw rows at random, each with the same probability, and read them in one pass.
 
@@ -76,14 +74,12 @@ def draw_rows(
     seed : int
     block_bytes : int
         For the two blocks that exist at once.
-    look : callable
-        Called before each block; where it raises, the rows are given up.
     """
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(candidates, min(count, len(candidates)), replace=False))
     pieces: list[Any] = []
     for block, held in source.blocks_with(chosen, block_bytes):
-        look()
+        check_interrupt()
         pieces.append(block.values[held - block.start])
         del block
     rows = stack_rows(pieces, source.n_columns, source.dtype, sparse=source.is_sparse)

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.data.objects import Objects
 from bigsvm.data.place import Folder, Place, Prefix
 from bigsvm.data.schema import MAKING
-from bigsvm.data.waiting import LOOK_SECONDS, GivenUpError, GivingUp, look_now, looking
 from bigsvm.data.workspace import Workspace
 from bigsvm.data.zarr_json import NAME
 from bigsvm.errors import ParameterError, StoreError
 from bigsvm.files import local_path, parse_json
 from bigsvm.folders import temporary_folder
+from bigsvm.interruption import CHECK_SECONDS, GivenUpError, GivingUp, check_interrupt, checked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +189,7 @@ class FarWorkspace:
         self._committed = True
 
     def _upload(self, file: Path) -> None:
-        with looking(self._given_up):
+        with checked_by(self._given_up):
             self._objects.put(file.relative_to(self.store).as_posix(), file)
         file.unlink()
 
@@ -197,11 +197,11 @@ class FarWorkspace:
         upload = self._uploads.popleft()
         while True:
             try:
-                upload.result(LOOK_SECONDS)
+                upload.result(CHECK_SECONDS)
             except TimeoutError:
                 if upload.done():
                     raise
-                look_now()
+                check_interrupt()
             else:
                 return
 
@@ -261,11 +261,11 @@ def _soon() -> Iterator[None]:
     """
     end = time.monotonic() + _CLEARING_SECONDS
 
-    def look() -> None:
+    def check() -> None:
         if time.monotonic() > end:
             raise GivenUpError
 
-    with looking(look):
+    with checked_by(check):
         yield
 
 
@@ -348,7 +348,7 @@ class _Lock:
         """Write the object again until the end."""
         while not self._end.wait(RENEWED_EVERY):
             try:
-                with looking(self._given_up):
+                with checked_by(self._given_up):
                     owner = self._owner()
                     if owner is None or owner["id"] != self._id:
                         self._is_lost = True

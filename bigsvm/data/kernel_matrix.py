@@ -16,8 +16,6 @@ from bigsvm.data.row_source import DerivedRows
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from bigsvm.data.row_source import RowSource
@@ -61,9 +59,9 @@ class NumberedRows(DerivedRows):
         """Rows ``start … stop - 1``."""
         return self._numbered(self._source.read(start, stop), self._numbers[start:stop])
 
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`."""
-        return self._numbered(self._source.take(indices, look=look), self._numbers[indices])
+        return self._numbered(self._source.take(indices), self._numbers[indices])
 
     def _numbered(self, rows: Any, numbers: NDArray[np.int64]) -> Rows:
         out: NDArray[Any] = np.empty((len(rows), self.n_columns), self.dtype)

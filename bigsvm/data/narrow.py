@@ -18,8 +18,6 @@ from bigsvm.data.views import HeldRows
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from bigsvm.data.remote_blocks import RemoteBlocks
@@ -124,9 +122,9 @@ class NarrowRows(DerivedRows):
         """Rows ``start … stop - 1``."""
         return self._numbering.apply(self._source.read(start, stop))
 
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`."""
-        return self._numbering.apply(self._source.take(indices, look=look))
+        return self._numbering.apply(self._source.take(indices))
 
     def portable(self) -> RowSource | None:
         """Return renumbered rows of the source, if another process can read it."""

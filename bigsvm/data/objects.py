@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.data.place import Place, Prefix
 from bigsvm.data.storage_errors import is_not_supported
-from bigsvm.data.waiting import together
 from bigsvm.errors import ParameterError, StoreError
 from bigsvm.files import is_url, local_path
 from bigsvm.folders import temporary_folder
+from bigsvm.interruption import together
 
 if TYPE_CHECKING:
     import os

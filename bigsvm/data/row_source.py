@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.rows import RowBlock, rows_at
-from bigsvm.data.waiting import GivingUp, in_this_context
+from bigsvm.interruption import GivingUp, in_this_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -101,17 +101,16 @@ class RowSource(ABC):
         return self.read(0, self.n_rows)
 
     @abstractmethod
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices` ((m,) int64, any order, repeats allowed), in that order.
 
-        `look` is called before each chunk that is read; where it raises, the rows are given up.
+        It checks for an interruption before each chunk that is read; an interruption gives the rows
+        up.
         """
 
-    def lend(
-        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
-    ) -> RowsAt:
+    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
         """Rows at `indices`, where they are if they are in memory; else taken there."""
-        return rows_at(self.take(indices, look=look))
+        return rows_at(self.take(indices))
 
     def portable(self) -> RowSource | None:
         """Return the same rows for another process, pickled in few bytes; None where they are here.

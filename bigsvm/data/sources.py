@@ -47,10 +47,10 @@ from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.store_part import StorePart
 from bigsvm.data.tables import TableRows
-from bigsvm.data.waiting import looked_between
 from bigsvm.data.zarr_chunks import arrays_below
 from bigsvm.data.zarr_sizes import check_array
 from bigsvm.errors import DataError, MemoryBudgetError
+from bigsvm.interruption import check_interrupt, checked_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,19 +126,17 @@ class ArrayRows(RowSource):
             rows = self._rows[start:stop]
         return rows
 
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`."""
         check_indices(indices, self.n_rows)
-        look()
+        check_interrupt()
         rows: Rows = self._rows[np.asarray(indices, np.int64)]
         return rows
 
-    def lend(
-        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
-    ) -> RowsAt:
+    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
         """Rows at `indices`, where they are."""
         check_indices(indices, self.n_rows)
-        look()
+        check_interrupt()
         return RowsAt(self._rows, indices)
 
     def maker(self) -> Callable[[Rows], RowSource]:
@@ -165,7 +163,7 @@ class ArrayRows(RowSource):
         """Hash of the bytes."""
         if self._fingerprint is None:
             digest = Digest()
-            for start in looked_between(range(0, self.n_rows, self._step())):
+            for start in checked_between(range(0, self.n_rows, self._step())):
                 digest.add(self.read(start, min(start + self._step(), self.n_rows)))
             self._fingerprint = digest.result(self)
         return self._fingerprint
@@ -189,7 +187,7 @@ class ArrayRows(RowSource):
     def _survey(self) -> Statistics:
         if self._statistics is None:
             statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for start in looked_between(range(0, self.n_rows, self._step())):
+            for start in checked_between(range(0, self.n_rows, self._step())):
                 rows = self.read(start, min(start + self._step(), self.n_rows))
                 check_finite(rows, start)
                 statistics.add(rows)

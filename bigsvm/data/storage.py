@@ -17,8 +17,8 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bigsvm.data.storage_errors import code_of, reason_of, refusal_of
-from bigsvm.data.waiting import LOOK_SECONDS, look_now, wait
 from bigsvm.errors import ParameterError, StoreError, UnreachableError
+from bigsvm.interruption import CHECK_SECONDS, check_interrupt, wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -78,7 +78,7 @@ class Storage:
         return _harmless(self._options)
 
     def answer(self, fs: Any, method: str, *args: Any, n_bytes: int = 0, **kwargs: Any) -> Any:
-        """Call a method of the file system, and look several times a second while it works.
+        """Call a method of the file system, and check several times a second while it works.
 
         `n_bytes` is the size of what is sent, which takes its time.
         """
@@ -91,11 +91,11 @@ class Storage:
             end = time.monotonic() + max(store_timeout(), _ANSWER_SECONDS) + n_bytes / _SLOWEST
             while True:
                 try:
-                    return future.result(LOOK_SECONDS)
+                    return future.result(CHECK_SECONDS)
                 except TimeoutError:
                     if future.done() or time.monotonic() > end:
                         raise
-                look_now()
+                check_interrupt()
         finally:
             future.cancel()
 

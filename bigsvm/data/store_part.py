@@ -9,8 +9,8 @@ import numpy as np
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import OR_LEAVE_OUT, RowValues, in_order_of
 from bigsvm.data.statistics import may_be_listed, statistics_of
-from bigsvm.data.waiting import looked_between
 from bigsvm.errors import DataError
+from bigsvm.interruption import checked_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +145,7 @@ class PartRows(ChosenRows):
     def _survey(self) -> Statistics:
         if self._statistics is None:
             statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for block in looked_between(self.blocks(_PASS_BYTES)):
+            for block in checked_between(self.blocks(_PASS_BYTES)):
                 statistics.add(block.values)
             self._statistics = statistics.result()
         return self._statistics

@@ -22,9 +22,10 @@ from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import COLUMN, CSR, REMEDY, SCALER
 from bigsvm.data.store_arrays import open_arrays
 from bigsvm.errors import DataCorruptionError, DataError
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import dask.array as da
     from numpy.typing import NDArray
@@ -158,7 +159,7 @@ class StoreRows(RowSource):
         end = int(np.searchsorted(indptr, indptr[start] + n_entries, side="right")) - 1
         return min(stop, max(start + 1, end))
 
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`, in any order; each chunk is read once."""
         indices = np.asarray(indices, np.int64)
         if indices.size and (indices.min() < 0 or indices.max() >= self.n_rows):
@@ -177,7 +178,7 @@ class StoreRows(RowSource):
         at_once = READER_CHUNKS if self._place.is_far else 1
         for first in range(0, len(spans), at_once):
             batch = spans[first : first + at_once]
-            look()
+            check_interrupt()
             blocks = self._read_spans([(int(wanted[a]), int(wanted[b - 1]) + 1) for a, b in batch])
             for (a, b), block in zip(batch, blocks, strict=True):
                 chosen = block[wanted[a:b] - wanted[a]]

@@ -13,11 +13,11 @@ from bigsvm.data.row_source import DASK_BLOCK_BYTES, DerivedRows
 from bigsvm.data.rows import place_not_finite
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.statistics import Statistics, statistics_of
-from bigsvm.data.waiting import looked_between
 from bigsvm.errors import DataError
+from bigsvm.interruption import checked_between
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import dask.array as da
     from numpy.typing import NDArray
@@ -52,15 +52,13 @@ class HeldRows(DerivedRows):
         """Rows ``start … stop - 1``; a view, if they are dense."""
         return self._rows.read(start, stop)
 
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`."""
-        return self._rows.take(indices, look=look)
+        return self._rows.take(indices)
 
-    def lend(
-        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
-    ) -> RowsAt:
+    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
         """Rows at `indices`, where they are."""
-        return self._rows.lend(indices, look=look)
+        return self._rows.lend(indices)
 
     def portable(self) -> RowSource | None:
         """Return the source that these rows were read from, if another process can read it."""
@@ -147,9 +145,9 @@ class ScaledRows(DerivedRows):
         """
         return _scale(self._source.read(start, stop), self._scaler, range(start, stop))
 
-    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`."""
-        return _scale(self._source.take(indices, look=look), self._scaler, indices)
+        return _scale(self._source.take(indices), self._scaler, indices)
 
     def portable(self) -> RowSource | None:
         """Return scaled rows of the source, if another process can read it."""
@@ -191,7 +189,7 @@ class ScaledRows(DerivedRows):
     def _survey(self) -> Statistics:
         if self._statistics is None:
             statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for block in looked_between(self.blocks(_PASS_BYTES)):
+            for block in checked_between(self.blocks(_PASS_BYTES)):
                 statistics.add(block.values)
             self._statistics = statistics.result()
         return self._statistics

@@ -67,9 +67,7 @@ class Leaps(Protocol):
     def leap_bytes(self, width: float) -> float:
         """Bytes that a leap takes if the factor has `width` columns."""
 
-    def leap(
-        self, origin: tuple[F8, F8], factor: F8, *, tol: float, look: Callable[[], None]
-    ) -> Leap | None:
+    def leap(self, origin: tuple[F8, F8], factor: F8, *, tol: float) -> Leap | None:
         """Find the optimum without steps; None if the method fails.
 
         Parameters
@@ -78,8 +76,6 @@ class Leaps(Protocol):
             `Steps.alpha` and `Steps.gradient` where steps began.
         factor : (m, r) float64
             L of ``L Lᵀ = K``; overwritten.
-        look : callable
-            Called now and then; may raise.
         """
 
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:

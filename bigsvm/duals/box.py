@@ -296,7 +296,7 @@ class BoxDual(Dual[Optimality]):
             better[rows] = self._solved(rows, exact, alpha[rows], outputs[rows])
             return better
         better[rows] = polish_rows(
-            self.formulation, rows, exact.gram(rows), alpha[rows], outputs[rows], look=exact.look
+            self.formulation, rows, exact.gram(rows), alpha[rows], outputs[rows]
         )
         return better
 
@@ -306,7 +306,7 @@ class BoxDual(Dual[Optimality]):
         gradient = segment.box.linear - outputs - segment.ridge * alpha
         solved, _, _ = newton(
             Gram(exact.gram(rows)), segment, alpha, gradient,
-            keeps_sum=self.formulation.sums_are_bound, tol=0.0, look=exact.look,
+            keeps_sum=self.formulation.sums_are_bound, tol=0.0,
         )  # fmt: skip
         return solved
 

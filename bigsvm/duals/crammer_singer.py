@@ -366,6 +366,6 @@ class CrammerSingerDual(Dual[Violations]):
         better = alpha.copy()
         better[rows] = polish_simplexes(
             of_label, self.formulation.bounds(rows), exact.gram(rows), alpha[rows],
-            self.gradient(alpha[rows], outputs[rows], rows), look=exact.look,
+            self.gradient(alpha[rows], outputs[rows], rows),
         )  # fmt: skip
         return better

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from bigsvm.duals.picking import pick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.abilities import Climbs, Leaps, Searched, Settles, StepsTogether
@@ -60,15 +60,7 @@ class EndlessError(Exception):
 
 
 class ExactKernel(Protocol):
-    """Kernel values in float64.
-
-    Attributes
-    ----------
-    look : callable
-        Called between two parts of the work; raises to end it.
-    """
-
-    look: Callable[[], None]
+    """Kernel values in float64."""
 
     def gram(self, rows: I8, /) -> F8:
         """Kernel values among rows (m,), (m, m)."""

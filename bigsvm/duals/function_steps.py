@@ -12,7 +12,7 @@ from bigsvm.duals.dual import Start, Steps
 from bigsvm.duals.pair_steps import is_last_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box import BoxDual
@@ -170,14 +170,12 @@ class FunctionSteps(Steps):
         targets = 24 * self.alpha.size
         return self._functions[0].leap_bytes(width) + targets
 
-    def leap(
-        self, origin: tuple[F8, F8], factor: F8, *, tol: float, look: Callable[[], None]
-    ) -> Leap:
+    def leap(self, origin: tuple[F8, F8], factor: F8, *, tol: float) -> Leap:
         """Each function by itself; where the method fails, a function stays where it is."""
         targets, changes = [], []
         for c, function in enumerate(self._functions):
             origin_alpha = origin[0][:, c]
-            leap = function.leap((origin_alpha, origin[1][:, c]), factor, tol=tol, look=look)
+            leap = function.leap((origin_alpha, origin[1][:, c]), factor, tol=tol)
             target, change = leap or function.stay(origin_alpha)
             targets.append(target)
             changes.append(change)

@@ -24,10 +24,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from bigsvm.duals.box_problem import Box
 from bigsvm.duals.polish import RESOLUTION, polish
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F8, I8, Mask
 
     Cholesky = tuple[F8, bool]
@@ -154,9 +153,7 @@ class System:
         return v
 
 
-def interior_point(
-    factor: F8, variables: BoxVariables, *, tol: float, look: Callable[[], None] = lambda: None
-) -> F8 | None:
+def interior_point(factor: F8, variables: BoxVariables, *, tol: float) -> F8 | None:
     """Find the optimum, (S, m); None if no variable can move, or the method fails.
 
     Parameters
@@ -165,8 +162,6 @@ def interior_point(
         L. Its rows may be shifted where all sums are given.
     tol : float
         KKT gap that is wanted.
-    look : callable
-        Called before each round; may raise.
     """
     movable = variables.upper > variables.lower
     if not movable.any():
@@ -176,7 +171,7 @@ def interior_point(
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # the best point stays
         search = _Search(factor, variables, movable, tol)
         for _ in range(ROUNDS):
-            look()
+            check_interrupt()
             missing = search.missing()
             if missing < least:
                 best, least, since = search.point, missing, 0
@@ -188,7 +183,7 @@ def interior_point(
     if best is None:
         return None
     alpha = _at_bounds(variables, best, movable, tol)
-    solved = _solved_near(factor, variables, alpha, tol, look)
+    solved = _solved_near(factor, variables, alpha, tol)
     return next(
         (candidate for candidate in (solved, alpha) if _keeps_sums(variables, candidate)), None
     )
@@ -336,9 +331,7 @@ def _at_bounds(variables: BoxVariables, point: _Point, movable: Mask, tol: float
     return alpha
 
 
-def _solved_near(
-    factor: F8, variables: BoxVariables, alpha: F8, tol: float, look: Callable[[], None]
-) -> F8:
+def _solved_near(factor: F8, variables: BoxVariables, alpha: F8, tol: float) -> F8:
     """Solve exactly for variables that are free or nearly free, unless they are too many."""
     lower, upper, members = variables.lower, variables.upper, variables.members()
     outputs = factor @ (factor.T @ alpha.sum(axis=0))
@@ -376,5 +369,5 @@ def _solved_near(
     else:
         groups = np.searchsorted(np.unique(variables.groups), variables.groups[segments])
     better = alpha.copy()
-    better[chosen] = polish(gram, box, begin, groups=groups, look=look)[: len(rows)]
+    better[chosen] = polish(gram, box, begin, groups=groups)[: len(rows)]
     return better

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from bigsvm.duals.interior_point import System
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,6 @@ def newton(
     keeps_sum: bool,
     tol: float,
     max_rounds: int = sys.maxsize,
-    look: Callable[[], None] = lambda: None,
 ) -> tuple[F8, F8, int]:
     """Find the optimum from a feasible point.
 
@@ -134,8 +134,6 @@ def newton(
         Whether Σ α stays as it is.
     tol : float
         KKT gap that is wanted.
-    look : callable
-        Called before each round; may raise.
 
     Returns
     -------
@@ -155,7 +153,7 @@ def newton(
         # Where rounding has lost a system, the next one is tried.
         with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
             while done < last and fruitless < PATIENCE and best.gap > FINE * tol:
-                look()
+                check_interrupt()
                 before, done = search.primal(), done + 1
                 best = _better(best, search.step())
                 fell = before - search.primal() > NO_FALL * abs(before)

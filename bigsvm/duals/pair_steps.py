@@ -220,9 +220,7 @@ class PairSteps(Steps):
         """Bytes that the interior-point method needs."""
         return needed_bytes(self._size, self._size * len(self._spread(self.state.alpha)), width)
 
-    def leap(
-        self, origin: tuple[F8, F8], factor: F8, *, tol: float, look: Callable[[], None]
-    ) -> Leap | None:
+    def leap(self, origin: tuple[F8, F8], factor: F8, *, tol: float) -> Leap | None:
         """Find the optimum by an interior-point method."""
         alpha, gradient = self._segments_of(origin)
         ridge, groups = self._spread(self.state.ridge), None
@@ -236,7 +234,7 @@ class PairSteps(Steps):
                 self._spread(self.state.lower), self._spread(self.state.upper), ridge, alpha,
                 groups,
             ),
-            tol=tol, look=look,
+            tol=tol,
         )  # fmt: skip
         return None if target is None else Leap(target, (target - alpha).sum(axis=0))
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.duals.box_problem import Box
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F8, I8, Mask
     from bigsvm.duals.box_problem import Formulation
 
@@ -39,8 +38,6 @@ def polish_rows(
     gram: F8,
     alpha: F8,
     outputs: F8,
-    *,
-    look: Callable[[], None],
 ) -> F8:
     """Polish the alpha of `rows`; all others are fixed.
 
@@ -52,8 +49,6 @@ def polish_rows(
     alpha : (m,) or (m, faces) float64
     outputs : (m,) float64
         F of the whole problem's alpha.
-    look : callable
-        Called between two parts of the work; raises to end it.
     """
     rest = outputs - gram @ formulation.per_output(alpha)
     segments = formulation.segments(rows)
@@ -73,13 +68,11 @@ def polish_rows(
         box = Box(
             *(np.append(part, end) for part, end in zip(box, (0, -np.inf, np.inf), strict=True))
         )
-    polished = polish(of_variables, box, start, groups=groups, look=look)[:n]
+    polished = polish(of_variables, box, start, groups=groups)[:n]
     return formulation.join(list(polished.reshape(len(segments), len(rows))))
 
 
-def polish_simplexes(
-    of_label: Mask, bounds: F8, gram: F8, alpha: F8, gradient: F8, *, look: Callable[[], None]
-) -> F8:
+def polish_simplexes(of_label: Mask, bounds: F8, gram: F8, alpha: F8, gradient: F8) -> F8:
     """Polish rows that have k variables of sum 0 each; all others are fixed.
 
     Parameters
@@ -91,8 +84,6 @@ def polish_simplexes(
         Kernel values among the rows.
     alpha, gradient : (m, k) float64
         A feasible point, and the gradient there.
-    look : callable
-        Called between two parts of the work; raises to end it.
     """
     m, k = alpha.shape
     box = Box(
@@ -102,7 +93,7 @@ def polish_simplexes(
     )
     of_variables = np.kron(gram, np.eye(k)).astype(np.float64, copy=False)
     groups = np.repeat(np.arange(m), k)
-    polished = polish(of_variables, box, alpha.ravel(), groups=groups, look=look).reshape(m, k)
+    polished = polish(of_variables, box, alpha.ravel(), groups=groups).reshape(m, k)
     # Sums are 0 up to rounding, of which nothing is to stay where all others are 0.
     nothing = ~(polished.any(axis=1, where=~of_label))
     polished[nothing] = 0.0
@@ -115,7 +106,6 @@ def polish(
     alpha: F8,
     *,
     groups: I8 | None = None,
-    look: Callable[[], None] = lambda: None,
 ) -> F8:
     """Improve alpha until the optimality conditions hold to about 1e-11.
 
@@ -133,8 +123,6 @@ def polish(
         A feasible point.
     groups : (m,) int64, optional
         From 0 on; one group, if not given.
-    look : callable
-        Called before each round; may raise.
 
     Returns
     -------
@@ -149,7 +137,7 @@ def polish(
     free = (alpha > lower) & (alpha < upper)
     last_spread = np.inf
     for _ in range(ROUNDS):
-        look()
+        check_interrupt()
         resolution = RESOLUTION * max(np.abs(gradient).max(initial=0.0), 1.0)
         rows = np.flatnonzero(free)
         spread = max((float(np.ptp(gradient[free & g])) for g in members.T if (free & g).any()),

@@ -23,7 +23,7 @@ from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.tiles import value_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
@@ -107,9 +107,9 @@ class ClusterExecutor:
                 workforce.owners[self._sent.name, unit.start, unit.stop] = address
         self._seconds = value_seconds(source)
 
-    def wait_for_workers(self, look: Callable[[], None]) -> None:
+    def wait_for_workers(self) -> None:
         """Wait for the first workers; see `Workforce.wait_for_workers`."""
-        self._force.wait_for_workers(look)
+        self._force.wait_for_workers()
 
     @cached_property
     def _edges(self) -> I8:
@@ -149,7 +149,6 @@ class ClusterExecutor:
         skip: I8 | None = None,
         initial: F8 | None = None,
         sums_bytes: int = 0,
-        look: Callable[[], None] = lambda: None,
     ) -> Iterator[Partial]:
         """Yield the sums of rows ``start … stop - 1``; see `Executor.run`."""
         self._check_memory(weighted)
@@ -193,7 +192,7 @@ class ClusterExecutor:
             lambda number: spans[number][2].kept(), exact=exact,
             initial_of=lambda number: calls[number].arguments[1], preferred=probes,
         )  # fmt: skip
-        results = self._run(calls, weighted, self._name, look, audit)
+        results = self._run(calls, weighted, self._name, audit)
         for (low, high, some), done in zip(spans, results, strict=True):
             kept = None if some.skipped is None else some.kept() - low
             spent = time.monotonic() - wall
@@ -223,7 +222,6 @@ class ClusterExecutor:
         weighted: WeightedRows,
         *,
         exact: bool,
-        look: Callable[[], None],
         among: I8 | None = None,
     ) -> F8:
         """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k).
@@ -234,8 +232,6 @@ class ClusterExecutor:
         weighted : WeightedRows
         exact : bool
             Whether kernel values are float64.
-        look : callable
-            Called several times a second; may raise.
         among : (b,) int64, optional
             Ascending rows that have all others, and that several calls are given: workers keep
             them.
@@ -267,7 +263,7 @@ class ClusterExecutor:
         audit = SumsAudit(
             self._auditor, weighted, [len(some) for some in asked], asked.__getitem__, exact=exact
         )
-        for done in self._run(calls, weighted, name, look, audit):
+        for done in self._run(calls, weighted, name, audit):
             sums[first : first + len(done.values)] = done.values
             first += len(done.values)
             self._tiles.n_evaluations += done.evaluations
@@ -299,7 +295,7 @@ class ClusterExecutor:
             ((full, None, exact), full.nbytes),
         )  # fmt: skip
 
-    def halves(self, rows: I8, weighted: WeightedRows, *, look: Callable[[], None]) -> F8:
+    def halves(self, rows: I8, weighted: WeightedRows) -> F8:
         """``K(weighted, weighted) @ weights`` in float64, with the bits of `multiply_half`.
 
         `rows` (p,) are the numbers of the weighted rows.
@@ -321,13 +317,13 @@ class ClusterExecutor:
             lambda number: np.arange(*spans[number]), exact=True, among=rows,
         )  # fmt: skip
         sums, first = np.empty((weighted.n, *weighted.sums_shape)), 0
-        for done in self._run(calls, weighted, "bigsvm-certificate", look, audit):
+        for done in self._run(calls, weighted, "bigsvm-certificate", audit):
             sums[first : first + len(done.values)] = done.values
             first += len(done.values)
             self._tiles.n_evaluations += done.evaluations
         return sums
 
-    def take(self, indices: I8, *, look: Callable[[], None] = lambda: None) -> Rows:
+    def take(self, indices: I8) -> Rows:
         """Rows at `indices` (any order), in that order; workers read them."""
         order = np.argsort(indices, kind="stable")
         source, first = self._source, 0
@@ -348,14 +344,14 @@ class ClusterExecutor:
                 asked.append(some)
         audit = RowsAudit(self._auditor, asked)
         if source.is_sparse:
-            results = [done.values for done in self._run(calls, None, "bigsvm-take", look, audit)]
+            results = [done.values for done in self._run(calls, None, "bigsvm-take", audit)]
             back = np.empty(len(order), np.int64)
             back[order] = np.arange(len(order))
             return sp.csr_array(
                 stack_rows(results, source.n_columns, source.dtype, sparse=True)[back]
             )
         rows = np.empty((len(indices), source.n_columns), source.dtype)
-        for done in self._run(calls, None, "bigsvm-take", look, audit):
+        for done in self._run(calls, None, "bigsvm-take", audit):
             rows[order[first : first + len(done.values)]] = done.values
             first += len(done.values)
         return rows
@@ -367,7 +363,6 @@ class ClusterExecutor:
         calls: list[Call],
         weighted: WeightedRows | None,
         name: str,
-        look: Callable[[], None],
         audit: SumsAudit | RowsAudit,
     ) -> Iterator[Any]:
         n_functions = 1 if weighted is None else max(weighted.n_functions, 1)
@@ -376,7 +371,7 @@ class ClusterExecutor:
         shared = audit.sent if isinstance(audit, SumsAudit) else None
         try:
             yield from results_of(
-                self._force, self._sent, calls, shared, name=name, ahead=ahead, look=look,
+                self._force, self._sent, calls, shared, name=name, ahead=ahead,
                 fill=self._fill, verify=audit.verify,
             )  # fmt: skip
             audit.finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.executors.local import Partial
@@ -32,7 +32,6 @@ class Executor(Protocol):
         skip: I8 | None = None,
         initial: F8 | None = None,
         sums_bytes: int = 0,
-        look: Callable[[], None] = lambda: None,
     ) -> Iterator[Partial]:
         """Yield ``K(rows, weighted) @ weights`` for rows ``start … stop - 1``, in their order.
 
@@ -47,6 +46,4 @@ class Executor(Protocol):
             Excludes `skip`.
         sums_bytes : int
             Bytes of the sums of rows that several pieces are added to, where one process does it.
-        look : callable
-            Called several times a second; may raise.
         """

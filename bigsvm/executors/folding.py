@@ -64,7 +64,6 @@ def fold(
     arguments: Callable[[int, int], tuple[Any, ...]],
     *,
     expected: Expected,
-    look: Callable[[], None],
 ) -> Iterator[Any]:
     """Yield a function of the rows of each span, in their order: a sum of them has the same bits.
 
@@ -83,10 +82,8 @@ def fold(
         Given a span, returns what follows, a tuple of arrays.
     expected : Expected
         What the function returns.
-    look : callable
-        Called several times a second; may raise.
     """
-    workforce.wait_for_workers(look)
+    workforce.wait_for_workers()
     # No kernel values are computed.
     sent = workforce.open_job(Job(source, Linear(), None, 0.0, source.is_sparse))
     calls = []
@@ -101,6 +98,6 @@ def fold(
     )
     for done in results_of(
         workforce, sent, calls,
-        name="bigsvm-statistics", ahead=ahead, look=look, verify=audit.verify,
+        name="bigsvm-statistics", ahead=ahead, verify=audit.verify,
     ):  # fmt: skip
         yield done.values

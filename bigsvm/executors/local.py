@@ -11,9 +11,10 @@ from bigsvm.data.rows import RowsAt
 from bigsvm.gram import Partners
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import WEIGHTS_PER_EVALUATION, FunctionWeights
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
@@ -114,7 +115,6 @@ class LocalExecutor:
         skip: I8 | None = None,
         initial: F8 | None = None,
         sums_bytes: int = 0,
-        look: Callable[[], None] = lambda: None,
     ) -> Iterator[Partial]:
         """Yield the sums of rows ``start … stop - 1``, block by block; see `Executor.run`."""
         if initial is not None and len(initial) == 1:
@@ -136,7 +136,7 @@ class LocalExecutor:
                 for partial in self._add_piece(piece, low, high, None, sums, first=low):
                     sums[partial.start - low : partial.stop - low] = partial.added
                     cost += partial.evaluations, partial.seconds, partial.cpu_seconds
-                    look()
+                    check_interrupt()
             kept = _kept(low, high, skip)
             added = sums if kept is None else sums[kept]
             yield Partial(low, high, kept, added, int(cost[0]), float(cost[1]), float(cost[2]))

@@ -21,6 +21,7 @@ from bigsvm.executors.messages import NotKept
 from bigsvm.executors.queues import Queues
 from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.workforce import ResultLostError
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,7 +81,6 @@ def results_of(
     *,
     name: str,
     ahead: int,
-    look: Callable[[], None],
     fill: Callable[[Unit], tuple[Unit, int]] | None = None,
     verify: Verify | None = None,
 ) -> Iterator[Done]:
@@ -98,8 +98,6 @@ def results_of(
         What the tasks are called on Dask's dashboard.
     ahead : int
         Most results, and tasks, that wait for an earlier result.
-    look : callable
-        Called several times a second while this waits.
     fill : callable, optional
         Returns a unit with its rows, and the bytes of these that are sent from here; for jobs
         without a source.
@@ -113,7 +111,7 @@ def results_of(
         for number in range(len(calls)):
             under_way.top_up(number)
             while number not in under_way.results:
-                workforce.step(look)
+                workforce.step()
                 under_way.top_up(number)
             yield under_way.results.pop(number)
     finally:
@@ -127,7 +125,6 @@ def results_as_done(
     shared: Callable[[str], Iterator[Sent]] | None = None,
     *,
     name: str,
-    look: Callable[[], None],
     verify: Verify | None = None,
 ) -> Iterator[tuple[int, Done]]:
     """Yield the number of each call and its result as soon as there is one.
@@ -143,12 +140,12 @@ def results_as_done(
         while left:
             under_way.top_up(0)
             if not under_way.results:
-                workforce.step(look)
+                workforce.step()
             while under_way.results:
                 left -= 1
                 yield under_way.results.popitem()
             if left:
-                look()  # also where there always is a result; none is lost if it raises
+                check_interrupt()  # also where there always is a result; none is lost if it raises
     finally:
         under_way.close()
 

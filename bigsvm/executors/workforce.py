@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import replies, tasks
 from bigsvm.executors.messages import SentJob
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -212,13 +213,8 @@ class Workforce:
         self._least_memory = min(sizes, default=self._least_memory)
         return self._least_memory
 
-    def wait_for_workers(self, look: Callable[[], None]) -> None:
+    def wait_for_workers(self) -> None:
         """Wait until all workers that there are have opened, or some after OPEN_SECONDS.
-
-        Parameters
-        ----------
-        look : callable
-            Called several times a second; raises to end the run.
 
         Raises
         ------
@@ -227,12 +223,12 @@ class Workforce:
         """
         began = time.monotonic()
         while not self.ready() or self._opening:
-            self.step(look)
+            self.step()
             if time.monotonic() - began > OPEN_SECONDS and self.ready():
                 return
 
-    def step(self, look: Callable[[], None]) -> None:
-        """Handle one event, or wait for a moment; look around now and then.
+    def step(self) -> None:
+        """Handle one event, or wait for a moment; check for interruption now and then.
 
         Raises
         ------
@@ -242,7 +238,7 @@ class Workforce:
         now = time.monotonic()
         if now - self._looked > POLL_SECONDS:
             self._looked = now
-            look()  # before results arrive, which are lost if it raises
+            check_interrupt()  # before results arrive, which are lost if it raises
         self.handle_events()
         self._check_connection(now)
         self._check_workers(now)

@@ -62,13 +62,9 @@ def drawn_for(
     if sample_weight is not None:
         candidates = np.flatnonzero(np.asarray(sample_weight) > 0)
 
-    def look() -> None:
-        if hooks.interrupted():
-            raise KeyboardInterrupt  # there is no model yet, and nothing to save
-
     drawn = draw_rows(
         source, count,
-        candidates=candidates, seed=ORDER_SEED, look=look,
+        candidates=candidates, seed=ORDER_SEED,
         block_bytes=int(HELD_SHARE * memory),
     )  # fmt: skip
     _check_labels_drawn(labels, drawn)

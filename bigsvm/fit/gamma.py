@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.statistics import beyond_rounding, far_columns
-from bigsvm.data.waiting import looked_between
 from bigsvm.executors.clients import workers_of
 from bigsvm.executors.folding import fold
 from bigsvm.executors.replies import Expected
+from bigsvm.interruption import check_interrupt, checked_between
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -168,25 +168,20 @@ def _moments(
 
     Workers compute them if there are any, and they can read the rows.
     """
-
-    def look() -> None:
-        if hooks.interrupted():
-            raise KeyboardInterrupt
-
     with workers_of(hooks.client, memory=hooks.worker_memory) as workforce:
         in_memory = source.row_alignment <= 1
         portable = None if workforce is None or in_memory else source.portable()
         if workforce is None or portable is None:
             with one_blas_thread():
-                for first, block in looked_between(source.blocks(block_bytes)):
+                for first, block in checked_between(source.blocks(block_bytes)):
                     stop = first + block.shape[0]
-                    yield from _moments_of_block(block, weights[first:stop], look)
+                    yield from _moments_of_block(block, weights[first:stop])
             return
         of_blocks = fold(
             workforce, portable, source.spans(block_bytes), _array_of_moments,
             lambda start, stop: (weights[start:stop],),
             # Deviations of large values overflow.
-            expected=Expected((None, 1 + 2 * source.n_columns), may_overflow=True), look=look,
+            expected=Expected((None, 1 + 2 * source.n_columns), may_overflow=True),
         )  # fmt: skip
         for added, *of_columns in itertools.chain.from_iterable(of_blocks):
             part_mean, part_deviations = np.split(np.asarray(of_columns), 2)
@@ -199,11 +194,9 @@ def _array_of_moments(block: Rows, weights: F8) -> F8:
     return np.stack(rows) if rows else np.empty((0, 1 + 2 * block.shape[1]))
 
 
-def _moments_of_block(
-    block: Rows, weights: F8, look: Callable[[], None] = lambda: None
-) -> Iterator[tuple[float, F8, F8]]:
+def _moments_of_block(block: Rows, weights: F8) -> Iterator[tuple[float, F8, F8]]:
     for low, rows in _parts(block):
-        look()
+        check_interrupt()
         part = weights[low : low + rows.shape[0]]
         added = float(part.sum())
         if added == 0:

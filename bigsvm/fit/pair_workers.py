@@ -27,7 +27,7 @@ from bigsvm.one_vs_one.log import Solved, parts_of
 from bigsvm.votes import pair_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8, Mask
     from bigsvm.executors.workforce import Workforce
@@ -107,9 +107,9 @@ class PairWorkers:
         job = trainer.job(rows.source)
         return cls(trainer.workforce, job, rows, problem, budget, parameters, small, check)
 
-    def batches(self, look: Callable[[], None]) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Batch]:
         """Divide pairs into batches of classes whose rows a worker can hold together."""
-        self._force.wait_for_workers(look)
+        self._force.wait_for_workers()
         return self._rows.held_batches(self._most_rows())
 
     def _most_rows(self) -> float:
@@ -118,7 +118,7 @@ class PairWorkers:
         each = self._rows.source.bytes_per_row + DESCRIBED_ROW_BYTES
         return min(here, HELD_SHARE * self._force.memory / each)
 
-    def train(self, held: I8, pairs: I8, look: Callable[[], None]) -> Iterator[tuple[int, Solved]]:
+    def train(self, held: I8, pairs: I8) -> Iterator[tuple[int, Solved]]:
         """Train those of some pairs that fit a worker; see `one_vs_one.training.Workers`."""
         groups = self._groups(pairs)
         if not groups:
@@ -135,7 +135,7 @@ class PairWorkers:
         ]  # fmt: skip
         shared = functools.partial(self._pieces, held)
         results = results_as_done(
-            self._force, self._job, calls, shared, name="bigsvm-pairs", look=look,
+            self._force, self._job, calls, shared, name="bigsvm-pairs",
             verify=PairsAudit(self._check, numbers, all_tasks=self._sends_rows).verify,
         )  # fmt: skip
         for number, done in results:

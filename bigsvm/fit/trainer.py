@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from bigsvm.data.waiting import looking
 from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.messages import Job
@@ -21,6 +20,7 @@ from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.disk import DiskCache
 from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
+from bigsvm.interruption import checked_by
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.search.search import ENDS, FirstPoints, Search
@@ -206,7 +206,7 @@ class Trainer:
         with self._tiles.exact() as tiles:
             exact = Exact(
                 source, tiles, WorkingRows(source).gather,
-                rows_at_once=plan.exact_rows, look=lambda: None,
+                rows_at_once=plan.exact_rows,
             )  # fmt: skip
             return exact.outputs(np.arange(source.n_rows) if rows is None else rows, beta)
 
@@ -311,7 +311,7 @@ def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
 def before_training(
     parameters: TrainingParameters, hooks: Hooks
 ) -> Iterator[Callable[[], TrainingParameters]]:
-    """Look whether to end while rows are read for the first time; there is no model yet.
+    """Check whether to end while rows are read for the first time; there is no model yet.
 
     Yields
     ------
@@ -332,7 +332,7 @@ def before_training(
             return parameters
         return replace(parameters, max_seconds=parameters.max_seconds + began - time.monotonic())
 
-    def look() -> None:
+    def check() -> None:
         if hooks.interrupted():
             raise KeyboardInterrupt
         if left().max_seconds <= 0:
@@ -341,7 +341,7 @@ def before_training(
                 "were read for the first time, before training; allow more time"
             )
 
-    with looking(look):
+    with checked_by(check):
         yield left
 
 

@@ -16,11 +16,10 @@ from scipy.linalg.blas import dsyrk, ssyrk
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram.partners import Partners
+from bigsvm.interruption import check_interrupt
 from bigsvm.kernels import KernelCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F4, F8, I8
     from bigsvm.gram.tiles import KernelTiles
 
@@ -59,8 +58,6 @@ class LowRank:
         Places of the landmarks among the rows.
     out : (m, r) float32
         Memory for G.
-    look : callable
-        Called from time to time; may raise.
 
     Attributes
     ----------
@@ -79,8 +76,6 @@ class LowRank:
         rows: RowsAt,
         landmarks: I8,
         out: F4,
-        *,
-        look: Callable[[], None] = lambda: None,
     ) -> None:
         self._tiles, self._factor = tiles, out
         chosen = RowsAt(rows.rows, rows.places[landmarks])
@@ -93,7 +88,7 @@ class LowRank:
             out[span] = out[span] @ inverse
 
         for first in range(0, len(out), PARTS * ROWS_AT_ONCE):
-            look()
+            check_interrupt()
             span = slice(first, min(first + PARTS * ROWS_AT_ONCE, len(out)))
             tiles.evaluate(RowsAt(rows.rows, rows.places[span]), partners, out[span])
             tiles.share_out(solve, _spans(span.start, span.stop))
@@ -210,7 +205,7 @@ def factor_width(tiles: KernelTiles, rows: RowsAt) -> float:
     return width if width < len(rows.places) else math.inf
 
 
-def factor(tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambda: None) -> F8:
+def factor(tiles: KernelTiles, rows: RowsAt) -> F8:
     """Factorise K among rows: L (m, r) with ``L Lᵀ = K``; r is at most `factor_width`.
 
     `factor_width` must be finite. For the linear kernel L is the rows. For other kernels it is a
@@ -223,15 +218,13 @@ def factor(tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambd
         float64.
     rows : RowsAt
         (m, d).
-    look : callable
-        Called before each column; may raise.
     """
     m, width = len(rows.places), int(factor_width(tiles, rows))
     L = np.zeros((m, width))
     if tiles.kernel.code == KernelCode.LINEAR:
         d = rows.rows.shape[1]
         for start in range(0, m, ROWS_AT_ONCE):
-            look()
+            check_interrupt()
             part = rows.places[start : start + ROWS_AT_ONCE]
             L[start : start + len(part), :d] = tiles.values.dense(rows.rows[part])
         L[:, d:] = math.sqrt(tiles.offset)
@@ -242,7 +235,7 @@ def factor(tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambd
         pivot = int(remaining.argmax())
         if not remaining[pivot] > least:
             return L[:, :c]
-        look()
+        check_interrupt()
         row = RowsAt(rows.rows, rows.places[pivot : pivot + 1])
         tiles.evaluate(rows, Partners.of_rows_like(tiles.values, row), kernel_column)
         L[:, c] = kernel_column[:, 0] - L[:, :c] @ L[pivot, :c]

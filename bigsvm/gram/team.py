@@ -7,6 +7,7 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -61,9 +62,10 @@ class Team:
         """Call `work` for each task, in this thread and in `n_helpers` of the pool.
 
         This thread works too, as another one may take as long to wake up as a batch of kernel rows
-        takes. When the call returns or raises, no thread is at work any more. If it is interrupted
-        while it waits for the others, it calls `abandon`, so that they can end long tasks early. An
-        exception of `work` is raised.
+        takes. The others have its context, and so its checks for an interruption. When the call
+        returns or raises, no thread is at work any more. If it is interrupted while it waits for
+        the others, it calls `abandon`, so that they can end long tasks early. An exception of
+        `work` is raised.
         """
         if n_helpers <= 0 or works_alone():
             for task in tasks:
@@ -79,7 +81,7 @@ class Team:
                     return
                 work(task)
 
-        helpers = [self._pool.submit(take_tasks) for _ in range(n_helpers)]
+        helpers = [self._pool.submit(copy_context().run, take_tasks) for _ in range(n_helpers)]
         try:
             take_tasks()
         finally:

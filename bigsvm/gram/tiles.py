@@ -31,6 +31,7 @@ from bigsvm.gram.spans import DenseSpan, LookedUpSpan, SparseSpan
 from bigsvm.gram.team import Team
 from bigsvm.gram.values import KernelValues
 from bigsvm.gram.weights import FunctionWeights
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -222,8 +223,6 @@ class KernelTiles:
         partners: Partners,
         weights: F8,
         out: F8,
-        *,
-        look: Callable[[], None] = lambda: None,
     ) -> None:
         """``out += K(rows, rows) @ weights``; little more than half of the values are computed.
 
@@ -232,11 +231,9 @@ class KernelTiles:
         rows, partners
             The same (m, d) vectors, as rows and as partners.
         weights, out : (m,) or (m, k) float64
-        look : callable
-            Called from time to time. If it raises, some rows of `out` are not complete.
         """
         down = np.zeros_like(out)
-        self.multiply_half(rows, partners, (weights, weights), out, down, look=look)
+        self.multiply_half(rows, partners, (weights, weights), out, down)
         out += down
 
     def multiply_half(
@@ -248,7 +245,6 @@ class KernelTiles:
         down: F8,
         *,
         corner: tuple[int, int] = (0, 0),
-        look: Callable[[], None] = lambda: None,
     ) -> None:
         """Compute a piece of a product ``K @ weights`` with symmetric K.
 
@@ -273,8 +269,6 @@ class KernelTiles:
             Changed in place.
         corner : tuple of int
             Numbers of the first row and of the first partner in the whole product.
-        look : callable
-            Called from time to time; may raise.
         """
         rounded = self.prepared(partners, weights[1])
         row_weights = np.ascontiguousarray(np.atleast_2d(weights[0].T), self.dtype)
@@ -320,7 +314,7 @@ class KernelTiles:
         ]
         at_once = max(2, min(SPANS_AT_ONCE, SUMS_AT_ONCE // max(len(row_weights) * partners.n, 1)))
         for first in range(0, len(spans), at_once):
-            look()
+            check_interrupt()
             self._for_each_tile(
                 rows, partners, use, spans[first : first + at_once],
                 wanted=lambda span, tile: blocks_right(span, tile) >= 0,

@@ -23,6 +23,7 @@ from bigsvm.executors.local import Block, blocks, rows_at_once
 from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
+from bigsvm.interruption import checked, checked_by
 from bigsvm.kernels import KernelCode
 
 if TYPE_CHECKING:
@@ -125,11 +126,11 @@ def stream(
             return
         for first, done, _, rows in packed.blocks(source, block_bytes):
 
-            def look(share: float, first: int = first, done: int = done) -> None:
+            def report_share(share: float, first: int = first, done: int = done) -> None:
                 report(first + int(share * (done - first)))
 
             values = np.full((done - first, *np.shape(intercept)), intercept)
-            packed.add(rows, values, look=look)
+            packed.add(rows, values, report=report_share)
             use(slice(first, done), values)
             report(done)
 
@@ -154,13 +155,14 @@ def _from_workers(
     """
     done = 0
 
-    def look() -> None:
+    def check() -> None:
         report(done)
 
     executor = ClusterExecutor(
         workforce, source, tiles, block_bytes=block_bytes, name="bigsvm-predict"
     )
-    executor.wait_for_workers(look)
+    with checked_by(check):
+        executor.wait_for_workers()
     of_model = bytes_of(vectors)
     if 2 * of_model > workforce.memory:
         raise MemoryBudgetError(
@@ -174,8 +176,8 @@ def _from_workers(
         at_once=max(most, PARTNERS_PER_TILE),
     )
     initial = np.reshape(intercept, (1, *np.shape(intercept)))
-    parts = executor.run(weighted, start=0, stop=source.n_rows, initial=initial, look=look)
-    for part in parts:
+    parts = executor.run(weighted, start=0, stop=source.n_rows, initial=initial)
+    for part in checked(parts, check):
         done = part.stop
         yield part
 
@@ -344,15 +346,13 @@ class Packed:
         step = self._rows_between if self._only is None else rows_at_once(*self._only)
         return blocks(source, 0, source.n_rows, step, block_bytes)
 
-    def add(self, rows: RowsAt, out: F8, *, look: Callable[[float], None]) -> None:
+    def add(self, rows: RowsAt, out: F8, *, report: Callable[[float], None]) -> None:
         """``out += K(rows, vectors) @ coefficients``.
 
         Parameters
         ----------
         rows : (m, d)
         out : (m,) or (m, n_functions) float64
-        look : callable
-            Called now and then with the share that is done; may raise.
         """
         if self._only is not None:
             self._tiles.multiply(rows, *self._only, out)
@@ -366,6 +366,6 @@ class Packed:
                 part = slice(low, min(low + step, m))
                 some = RowsAt(base, rows.places[part])
                 self._tiles.multiply(some, partners, weights, out[part])
-                look((group + part.stop / m) / len(self._spans))
+                report((group + part.stop / m) / len(self._spans))
             # Free this group before the next one is laid out.
             del partners, weights

@@ -15,7 +15,7 @@ from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.views import HeldRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -167,13 +167,13 @@ class ClassRows:
         """Rows of all classes, where they are."""
         return HeldClasses(self, self.source, None)
 
-    def hold(self, batch: Batch, look: Callable[[], None]) -> HeldClasses:
-        """Bring the rows that a batch holds, in one pass; `look` is called during it."""
+    def hold(self, batch: Batch) -> HeldClasses:
+        """Bring the rows that a batch holds, in one pass."""
         if not len(batch.held):
             return self.in_place()
         rows = np.sort(np.concatenate([self.of(one) for one in batch.held.tolist()]))
         chosen = ChosenRows(self.source, rows)
-        values = self.source.take(rows.astype(np.int64), look=look)
+        values = self.source.take(rows.astype(np.int64))
         return HeldClasses(self, HeldRows(chosen, values), rows)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
-from bigsvm.data.waiting import looking
+from bigsvm.interruption import checked_by
 from bigsvm.one_vs_one.joined import join
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
@@ -98,13 +98,13 @@ class Lanes(Protocol):
 class Workers(Protocol):
     """The workers of a cluster, which train whole pairs."""
 
-    def batches(self, look: Callable[[], None]) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Batch]:
         """Wait for workers, and divide the pairs that they may train by what they can hold."""
 
-    def train(self, held: I8, pairs: I8, look: Callable[[], None]) -> Iterator[tuple[int, Solved]]:
+    def train(self, held: I8, pairs: I8) -> Iterator[tuple[int, Solved]]:
         """Train those of some pairs, (m, 2), that fit a worker, in any order.
 
-        `held` are their classes; `look` is called several times a second, and may raise. Yields
+        `held` are their classes. Yields
         places in `pairs` and results.
         """
 
@@ -164,7 +164,7 @@ class PairTraining:
         reason = StopReason.CONVERGED
         self._report()
         try:
-            with looking(self._look):
+            with checked_by(self._check):
                 if self._workers is not None and self._limits.max_iter < 0:
                     self._on_workers(self._workers)
                 for batch in self._classes.batches(self._most_held_rows):
@@ -183,14 +183,14 @@ class PairTraining:
 
     def _on_workers(self, workers: Workers) -> None:
         """Have workers train whole pairs; the pairs that they do not take are left."""
-        for batch in workers.batches(self._look):
+        for batch in workers.batches():
             numbers = pair_number(batch.pairs[:, 0], batch.pairs[:, 1], len(self._classes))
             # A pair that an earlier process began goes on from its state, which is here.
             left = np.flatnonzero(
                 (self._log.records["reason"][numbers] < 0)
                 & ~np.isin(numbers, self._log.in_progress)
             )
-            for place, solved in workers.train(batch.held, batch.pairs[left], self._look):
+            for place, solved in workers.train(batch.held, batch.pairs[left]):
                 self._finish(int(numbers[left[place]]), batch.pairs[left[place]], solved)
                 self._report()
                 if self._saver.is_due():
@@ -215,7 +215,7 @@ class PairTraining:
             return
         # Return the memory of the batch before.
         give_back_freed_memory()
-        rows = self._classes.hold(batch, self._look)
+        rows = self._classes.hold(batch)
         if self._small is not None:
             self._solve_small(self._small, batch.pairs[left], numbers[left], rows)
             left = left[self._log.records["reason"][numbers[left]] < 0]
@@ -281,7 +281,7 @@ class PairTraining:
     def _solve_small(self, small: SmallPairs, pairs: I8, numbers: I8, rows: HeldClasses) -> None:
         """Solve small pairs, part by part; those that stay unsolved are left to be trained."""
         for part in small.parts(pairs, rows):
-            self._look()
+            self._check()
             solved = small.solve(pairs[part], rows, max_steps=self._limits_left().max_iter)
             for place, result in zip(part.tolist(), solved, strict=True):
                 if result is not None:
@@ -292,7 +292,7 @@ class PairTraining:
 
     def _train(self, lane: PairLane, number: int, pair: tuple[int, int], rows: PairRows) -> None:
         """Train a pair, from its saved state if it has one."""
-        self._look()
+        self._check()
         lane.slot.begin(number)
         began = time.monotonic()
 
@@ -318,7 +318,7 @@ class PairTraining:
         if lane.saver.is_due():
             lane.saver.write({}, {})
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Raise `Stopped` if the run is to end before another pair."""
         left = self._limits_left()
         if left.interrupted():

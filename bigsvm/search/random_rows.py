@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.data.rows import RowsAt, stack_rows
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any, TypeAlias
 
     from numpy.typing import NDArray
@@ -48,7 +49,6 @@ def random_rows(
     sample: int,
     most_held: int = 0,
     weights: NDArray[np.float64] | None = None,
-    look: Callable[[], None] = lambda: None,
 ) -> RandomRows:
     """Make an endless sequence of random rows.
 
@@ -68,8 +68,6 @@ def random_rows(
     weights : (n,) float64, optional
         0 or more; a row of weight 2 counts as two rows, one of weight 0 is never drawn. Ignored
         if all rows come in order.
-    look : callable
-        Called before each block of a pass; if it raises, reading stops.
     """
     in_order = sample >= source.n_rows
     if source.row_alignment <= 1:
@@ -85,7 +83,6 @@ def random_rows(
         sample=sample,
         most_held=most_held,
         weights=weights,
-        look=look,
     )
 
 
@@ -259,11 +256,10 @@ class _ByPasses(_Streamed):
         sample: int,
         most_held: int,
         weights: NDArray[np.float64] | None,
-        look: Callable[[], None],
     ) -> None:
         super().__init__(source, block_bytes, seed, position)
         self._most_held, self._size = most_held, max(sample, most_held)
-        self._shares, self._look = _shares(weights), look
+        self._shares = _shares(weights)
 
     def _read(self) -> Generator[Part, None, None]:
         n, rows = self._source.n_rows, None
@@ -291,7 +287,7 @@ class _ByPasses(_Streamed):
     def _as_read(self, indices: NDArray[np.int64]) -> Iterator[Part]:
         """Yield rows at ascending `indices` as a pass reads them."""
         for block, held in self._source.blocks_with(indices, self._block_bytes):
-            self._look()
+            check_interrupt()
             part = held, RowsAt(block.values, held - block.start)
             del block
             yield part

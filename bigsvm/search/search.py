@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from bigsvm.core.smo import row_width
-from bigsvm.data.waiting import looking
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram import Partners
+from bigsvm.interruption import check_interrupt, checked_by
 from bigsvm.search.random_rows import most_rows_in, random_rows
 from bigsvm.training import events
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
@@ -210,14 +210,13 @@ class Search(ABC):
             most_held=self._most_drawn,
             # Equal rows are one row with the weight of all, so it is drawn as often as all of them.
             weights=self._dual.formulation.sample_weight,
-            look=self.watch.look,
         )
         try:
-            with looking(self.watch.look):
+            with checked_by(self.watch.check):
                 if not len(self.core):
                     self._begin(rows)
                 while (reason := self._round(rows)) is None:
-                    self.watch.look()
+                    check_interrupt()
                     if self._saver.is_due():
                         self.save()
         except Stopped as stopped:
@@ -284,14 +283,14 @@ class Search(ABC):
             if not of_class[chosen].any() and of_class.any():
                 chosen = np.append(chosen, rng.choice(np.flatnonzero(of_class)))
         chosen = np.unique(chosen)
-        return chosen, source.take(chosen, look=self.watch.look)
+        return chosen, source.take(chosen)
 
     def _pair(self, rng: np.random.Generator, rows: RandomRows) -> tuple[I8, Rows]:
         """Choose a random row, and the row of a sample that is the farthest from it."""
         formulation, source = self._dual.formulation, self._source
         movable = np.logical_or.reduce(formulation.movable_by_class())
         a = rng.choice(np.flatnonzero(movable), 1)
-        first = source.take(a, look=self.watch.look)
+        first = source.take(a)
         partners = Partners(self._tiles.values, first, for_sparse_rows=source.is_sparse)
         sign, best, farthest = formulation.signs(a), a, -np.inf
         for indices, part in rows.draw(self._sample):
@@ -310,7 +309,7 @@ class Search(ABC):
                 best, farthest = indices[[k]], apart[k]
         self.count.rows_drawn += self._sample
         pair = np.unique(np.concatenate([a, best]))
-        return pair, source.take(pair, look=self.watch.look)
+        return pair, source.take(pair)
 
     def _report(self) -> None:
         squared = self._dual.squared_radius(self.core.energy)

@@ -29,6 +29,7 @@ from bigsvm.executors.tasks import open_job, watch_for_end
 from bigsvm.executors.workforce import Call
 from bigsvm.fit.forecast import projected_parts
 from bigsvm.fit.trainer import workforce_of
+from bigsvm.interruption import checked, checked_by
 from bigsvm.processors import one_thread
 from bigsvm.selection.common import Data
 from bigsvm.selection.fits import Fitted
@@ -219,7 +220,7 @@ def _fitted_by_workers(
     sent: list[int] = []
     done = 0
 
-    def look() -> None:
+    def check() -> None:
         if fits.hooks.interrupted():
             raise KeyboardInterrupt
         if sent:
@@ -227,7 +228,8 @@ def _fitted_by_workers(
 
     workforce = workforce_of(fits.hooks)
     try:
-        workforce.wait_for_workers(look)
+        with checked_by(check):
+            workforce.wait_for_workers()
         most = _bytes_for_task(workforce, fits, rows_are_sent=portable is None)
         sent = [number for number in numbers if _bytes_of_task(fits, lines[number]) <= most]
         logger.debug(
@@ -249,7 +251,8 @@ def _fitted_by_workers(
             yield SentFits(unique, pickled)
             yield from _parts(fits, rows_are_sent=portable is None)
 
-        for place, made in results_as_done(workforce, job, calls, pieces, name=name, look=look):
+        results = results_as_done(workforce, job, calls, pieces, name=name)
+        for place, made in checked(results, check):
             done += 1
             yield sent[place], made.values[0]
     finally:

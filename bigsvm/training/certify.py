@@ -24,6 +24,7 @@ from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
     from bigsvm.executors.cluster import ClusterExecutor
     from bigsvm.gram import KernelTiles
 
-    Gather: TypeAlias = Callable[[I8, Callable[[], None]], Rows]
+    Gather: TypeAlias = Callable[[I8], Rows]
 
 EXACT_EVALUATIONS = 2e6
 """If n · n_SV is at most this, all outputs are recomputed in float64: a hundredth of a second."""
 ROWS_AT_ONCE = 1 << 14
 """Most vectors whose products with the support rows are summed up together."""
 EVALUATIONS_PER_LOOK = 10**8
-"""Kernel evaluations between two calls of `look`: a second in one thread, for 200 columns."""
+"""Kernel evaluations between two checks: a second in one thread, for 200 columns."""
 TRIED = 1024
 """Support rows that are sampled to estimate the float32 error of outputs."""
 DOUBT = 4.0
@@ -63,7 +64,7 @@ class Exact:
     tiles : KernelTiles
         float64.
     gather : callable
-        Reads rows by their indices; its second argument is `look`.
+        Reads rows by their indices.
     rows_at_once : int
         Most rows together.
     by_halves : bool
@@ -71,8 +72,6 @@ class Exact:
         Otherwise all are computed; the last bits differ.
     cluster : ClusterExecutor, optional
         Computes large products, with the same bits.
-    look : callable
-        Called between two parts of the work; raises to end it.
     """
 
     def __init__(
@@ -84,17 +83,16 @@ class Exact:
         rows_at_once: int,
         by_halves: bool = True,
         cluster: ClusterExecutor | None = None,
-        look: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self.source, self.tiles, self._gather = source, tiles, gather
-        self._step, self.look = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE)), look
+        self._step = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE))
         self.by_halves = by_halves
         self._gram_rows, self._gram = np.empty(0, np.int64), np.empty((0, 0))
 
     def rows(self, indices: I8) -> Rows:
         """Rows at (m,) int64 `indices`."""
-        return self._gather(indices, self.look)
+        return self._gather(indices)
 
     def partners(self, rows: Rows) -> Partners:
         """Pack rows as partners."""
@@ -125,8 +123,8 @@ class Exact:
                 at_once=self._step,
             )  # fmt: skip
             if halves:
-                return cluster.halves(support, weighted, look=self.look)
-            return cluster.at_rows(rows, weighted, exact=True, look=self.look)
+                return cluster.halves(support, weighted)
+            return cluster.at_rows(rows, weighted, exact=True)
         if halves:
             return self._among(support, beta[support])
         out = np.zeros((len(rows), *beta.shape[1:]))
@@ -135,7 +133,7 @@ class Exact:
             partners = self.partners(self.rows(chosen))
             step = max(1, min(self._step, EVALUATIONS_PER_LOOK // max(partners.n, 1)))
             for first in range(0, len(rows), step):
-                self.look()
+                check_interrupt()
                 part = slice(first, first + step)
                 self.tiles.multiply(self.rows(rows[part]), partners, beta[chosen], out[part])
         return out
@@ -154,7 +152,7 @@ class Exact:
                 self.tiles.multiply_half(
                     gathered if first == low else self.rows(support[some]), partners,
                     (weights[some], weights[part]), along[some], down[part],
-                    corner=(first, low), look=self.look,
+                    corner=(first, low),
                 )  # fmt: skip
         along += down
         return along
@@ -173,7 +171,6 @@ def certify(
     rows_at_once: int = ROWS_AT_ONCE,
     by_halves: bool = True,
     cluster: ClusterExecutor | None = None,
-    look: Callable[[], None] = lambda: None,
 ) -> Standing:
     """Return the standing of a point by outputs in float64; polish it first where few rows matter.
 
@@ -182,7 +179,7 @@ def certify(
     tiles : KernelTiles
         The tiles of the run, float32; their kernel, centre, threads and count are used.
     gather : callable
-        Reads rows by their indices; its second argument is `look`.
+        Reads rows by their indices.
     alpha, outputs : (n,) float64
         Changed in place, at the end: outputs of the rows that decide what is certified, or of all
         rows of a small problem.
@@ -195,8 +192,6 @@ def certify(
         Most rows that are gathered together.
     by_halves, cluster
         See `Exact`.
-    look : callable
-        Called between two parts of the work; where it raises, nothing has changed.
 
     Returns
     -------
@@ -215,7 +210,7 @@ def certify(
     with tiles.exact() as exact_tiles:
         exact = Exact(
             source, exact_tiles, gather,
-            rows_at_once=rows_at_once, by_halves=by_halves, cluster=cluster, look=look,
+            rows_at_once=rows_at_once, by_halves=by_halves, cluster=cluster,
         )  # fmt: skip
         beta = dual.formulation.per_output(alpha)
         support = weighted_rows(beta)

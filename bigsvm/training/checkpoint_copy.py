@@ -21,9 +21,9 @@ import xxhash
 
 from bigsvm.data.objects import Objects, download
 from bigsvm.data.place import Place, Prefix
-from bigsvm.data.waiting import GivenUpError, GivingUp, looking
 from bigsvm.errors import BigsvmError, CheckpointError, ParameterError
 from bigsvm.files import open_regular, parse_json
+from bigsvm.interruption import GivenUpError, GivingUp, checked_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,7 +232,7 @@ class CheckpointCopy:
                 self._now, self._next = self._next, None
                 task = self._now
             try:
-                with looking(self._given_up):
+                with checked_by(self._given_up):
                     self._copy(task)
             except GivenUpError:
                 return

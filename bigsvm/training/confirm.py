@@ -13,10 +13,9 @@ import scipy.sparse as sp
 
 from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.weights import weighted_rows
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
@@ -35,7 +34,6 @@ def confirm(
     plan: TrainingPlan,
     *,
     limit: float,
-    look: Callable[[], None],
 ) -> float:
     """Recompute outputs, and replace those that differ by more than `limit`.
 
@@ -52,8 +50,6 @@ def confirm(
         Reads the support rows.
     plan : TrainingPlan
         The memory for kernel rows is free during the check.
-    look : callable
-        Called several times a second; may raise.
 
     Returns
     -------
@@ -65,14 +61,12 @@ def confirm(
     spare_rows = plan.block_bytes // (4 * source.n_columns) if source.row_alignment <= 1 else 0
     weights = beta[support] if beta.ndim == 1 else sp.csr_array(beta[support])
     weighted = WeightedRows(
-        weights, lambda places: rows.gathered(support[places], look).everything(),
+        weights, lambda places: rows.gathered(support[places]).everything(),
         at_once=max(plan.active_rows, spare_rows, 1),
     )  # fmt: skip
     most = 0.0
-    for partial in executor.run(
-        weighted, start=0, stop=len(outputs), sums_bytes=plan.gram_bytes, look=look
-    ):
-        look()
+    for partial in executor.run(weighted, start=0, stop=len(outputs), sums_bytes=plan.gram_bytes):
+        check_interrupt()
         part = slice(partial.start, partial.stop)
         tiles.n_evaluations += partial.evaluations
         most = max(most, _taken_over(outputs[part], partial.added, limit))

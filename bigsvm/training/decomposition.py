@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.data.waiting import looking
 from bigsvm.duals.dual import EndlessError
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.weights import weighted_rows
+from bigsvm.interruption import checked_by
 from bigsvm.training import events
 from bigsvm.training.certify import certify
 from bigsvm.training.conclude import conclude
@@ -155,9 +155,9 @@ class Decomposition:
             Phase.FILL: self._fill,
         }
         try:
-            if self._cluster is not None:
-                self._cluster.wait_for_workers(self._run.pause)
-            with looking(self._watch.look):
+            with checked_by(self._watch.check):
+                if self._cluster is not None:
+                    self._cluster.wait_for_workers()
                 while self._stop is None:
                     self._run.give_back_memory()
                     phases[self.count.phase]()
@@ -249,7 +249,7 @@ class Decomposition:
         change = self._run.per_output(state.active_alpha - state.alpha[state.active])
         moved = weighted_rows(change)
         if len(moved) and len(state.active) < count.scope:
-            rows = self._rows.gathered(state.active, self._run.pause).at_places(moved)
+            rows = self._rows.gathered(state.active).at_places(moved)
             weighted = WeightedRows.held(rows, change[moved])
             self._passes.add(weighted, state.outputs, stop=count.scope, skip=state.active)
         state.outputs[state.active] = state.active_outputs
@@ -337,9 +337,8 @@ class Decomposition:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def _certify(self, look: Callable[[], None] | None = None) -> Standing:
+    def _certify(self) -> Standing:
         """Recompute in float64 what decides the standing of the point, and return this standing."""
-        look = look or self._watch.look
         # This is nearly always the end, and float64 takes twice the memory.
         self._solve.let_rows_go()
         with self._watch.timing("certificate"):
@@ -351,23 +350,22 @@ class Decomposition:
                 self.state.alpha,
                 self.state.outputs,
                 tol=self.tol,
-                inherited_error=lambda: self._inherited_error(look),
+                inherited_error=self._inherited_error,
                 rows_at_once=self.plan.exact_rows,
                 by_halves=self._by_halves,
                 cluster=self._cluster,
-                look=look,
             )
         self._run.computed_outputs = True
         return standing
 
-    def _inherited_error(self, look: Callable[[], None]) -> float:
+    def _inherited_error(self) -> float:
         """Largest error of outputs that were derived from files of earlier processes."""
         if self._run.computed_outputs:
             return 0.0
         beta = self._run.per_output(self.state.alpha)
         return confirm(
             self.state.outputs, beta, self.source, self.tiles, self._executor, self._rows,
-            self.plan, limit=UNCONFIRMED * self.tol, look=look,
+            self.plan, limit=UNCONFIRMED * self.tol,
         )  # fmt: skip
 
     def _result(self, reason: StopReason) -> TrainingResult:
@@ -380,7 +378,7 @@ class Decomposition:
         if not count.n_sweeps or half_swept or (self._uncertified and count.settled):
             alpha = state.current_alpha()
         elif reason is StopReason.MAX_ITER:
-            standing = self._certify(look=lambda: None)
+            standing = self._certify()
             if standing.gap <= self.tol:  # few rows are polished, which takes no pair steps
                 reason = StopReason.CONVERGED
         elif self._standing is not None and reason in (StopReason.CONVERGED, StopReason.STALLED):

@@ -145,7 +145,7 @@ class Run:
 
     def pause(self) -> None:
         """Stop if asked to, and save if it is time; called where the state is whole."""
-        self.watch.look()
+        self.watch.check()
         if self.saver.is_due():
             self.save()
 

@@ -91,8 +91,9 @@ class Solve:
                 break
             working = run.state.working_set
             had_all = active.is_all(working)
+            run.pause()
             with run.watch.timing("sweep"):
-                moved = active.absorb(working, look=run.pause)
+                moved = active.absorb(working)
             run.state = run.state.without_working_set()
             run.count.n_working_sets += 1
             if (
@@ -120,11 +121,11 @@ class Solve:
         count, steps = run.count, None
         while count.together and run.watch.steps_allowed():
             if steps is None:
-                steps = ModelSteps.of(active, run.plan, self._buffer, look=run.watch.look)
+                steps = ModelSteps.of(active, run.plan, self._buffer)
             if steps is None:
                 count.together = False
                 break
-            gain = steps.take(run.watch.look, tol=count.active_tol)
+            gain = steps.take(tol=count.active_tol)
             count.n_iter += 1
             standing = active.optimality()
             # The tolerance may depend on the point, which has moved.
@@ -144,7 +145,6 @@ class Solve:
                 self._choice,
                 tol=run.count.active_tol,
                 once=self._choice.one_set_is_enough(knows_all_outputs=run.knows_all_outputs),
-                look=run.watch.look,
             )
         except BaseException:
             # A resumed run makes the same choice.
@@ -169,7 +169,7 @@ class Solve:
             alpha, outputs = run.of_scope()
             gathered = Gathered(run.source, rows, None)
         else:
-            gathered = self._rows.gathered(rows, run.pause)
+            gathered = self._rows.gathered(rows)
         return kind(
             run.dual, run.tiles, gathered, rows, alpha, outputs,
             has_all_rows=has_all_rows, cluster=self._cluster,
@@ -192,7 +192,7 @@ class Solve:
         try:
             progress = self._take_steps(problem)
             # The slice may have ended with rows left out (shrinking): update their gradient.
-            problem.bring_up_to_date(run.watch.look)
+            problem.bring_up_to_date()
             self._note(problem)
         finally:
             problem.close()
@@ -241,7 +241,7 @@ class Solve:
             before = problem.steps
             steps = run.watch.steps_allowed(problem.slices)
             with run.watch.timing("step"):
-                progress = problem.advance(tol=count.sub_tol, max_steps=steps, look=run.watch.look)
+                progress = problem.advance(tol=count.sub_tol, max_steps=steps)
             spent = problem.costs.since(costs)
             costs = problem.costs
             count.row_seconds += spent.seconds

@@ -286,7 +286,7 @@ They leave the state whole, as `Stopped` does: the run is saved, and can continu
 
 
 class Stopped(Exception):
-    """Raised by `Watch.look` when the run should end.
+    """Raised by `Watch.check` when the run should end.
 
     It leaves the state as it was, or at a point from which the run can continue.
     """

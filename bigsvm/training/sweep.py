@@ -72,7 +72,7 @@ class Passes:
             some = rows[count.columns_done : count.columns_end]
 
             def gather(places: I8, some: I8 = some) -> RowsAt:
-                return self._rows.gathered(some[places], self._watch.look).everything()
+                return self._rows.gathered(some[places]).everything()
 
             weighted = WeightedRows(weights[some], gather, at_once=size)
             self.add(weighted, sums, start=start, stop=stop, continues=True)
@@ -105,7 +105,6 @@ class Passes:
             skip=worth_skipping(skip, stop),
             # They are 0 before the first piece, and need not be sent.
             initial=out if continues and count.columns_done else None,
-            look=self._pause,
         ):
             block = slice(partial.start, partial.stop)
             if continues:

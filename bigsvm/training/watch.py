@@ -67,7 +67,7 @@ class Watch:
         self.count.n_kernel_evaluations = evaluations + self._tiles.n_evaluations + self._in_passes
         self.count.bytes_read = read + self._source.bytes_read
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise `Stopped` if the run is to end."""
         if self._limits.interrupted():
             raise Stopped(StopReason.INTERRUPTED)

@@ -16,14 +16,13 @@ from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import Partners
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import weighted_rows
+from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.choice import WorkingSet
 from bigsvm.working_sets.newton_problem import NewtonProblem
 from bigsvm.working_sets.shrinking import ShrinkingProblem, leaves_out
 from bigsvm.working_sets.subproblem import SubProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.executors.cluster import ClusterExecutor
@@ -96,12 +95,11 @@ class ActiveRows:
         *,
         tol: float,
         once: bool = False,
-        look: Callable[[], None] = lambda: None,
     ) -> tuple[WorkingSet, float]:
         """Choose a working set, and the KKT gap that it is to reach.
 
         The set is empty if the rows are within `tol` of optimal. `once` says that no other set
-        follows. `look` is called several times a second.
+        follows.
         """
         standing = self.optimality()
         if standing.gap <= tol:
@@ -163,15 +161,13 @@ class ActiveRows:
             origin=(origin.alpha, origin.gradient),
         )  # fmt: skip
 
-    def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:
+    def absorb(self, working: WorkingSet) -> bool:
         """Take over a solved working set, and bring the outputs of the other rows up to date.
 
         Parameters
         ----------
         working : WorkingSet
             With the gradient of this very alpha.
-        look : callable
-            Called several times a second; where it raises, nothing has changed.
 
         Returns
         -------
@@ -184,7 +180,7 @@ class ActiveRows:
         others = np.ones(len(self), np.bool_)
         others[places] = False
         rest = np.flatnonzero(others)
-        added = self._added(rest, places, change, look)
+        added = self._added(rest, places, change)
         self.outputs[rest] += added
         self.outputs[places] = self.dual.outputs_from(gradient, alpha, rows)
         moved_any = bool((alpha != self.alpha[places]).any())
@@ -194,28 +190,28 @@ class ActiveRows:
     def kernel_row(self, place: int) -> F8:
         """Kernel values, (b,), of these rows with the one at `place`."""
         everything, partner = np.arange(len(self)), np.array([place])
-        return self._added(everything, partner, np.ones(1), lambda: None)
+        return self._added(everything, partner, np.ones(1))
 
-    def product(self, change: F8, look: Callable[[], None]) -> F8:
+    def product(self, change: F8) -> F8:
         """``K @ change`` among these rows, (b,) or (b, k); half of K among moved rows is used."""
         moved = change.reshape(len(self), -1).any(axis=1)
         places, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
         product, among = np.empty_like(change), np.zeros_like(change[places])
-        product[rest] = self._added(rest, places, change[places], look)
+        product[rest] = self._added(rest, places, change[places])
         if len(places):
             rows = self.rows.at_places(places)
             partners = Partners.of_rows_like(self.tiles.values, rows)
-            self.tiles.multiply_symmetric(rows, partners, change[places], among, look=look)
+            self.tiles.multiply_symmetric(rows, partners, change[places], among)
         product[places] = among
         return product
 
-    def _added(self, rows: I8, places: I8, change: F8, look: Callable[[], None]) -> F8:
+    def _added(self, rows: I8, places: I8, change: F8) -> F8:
         """``K(rows, places) @ change``, for those at `places` that have moved."""
         moved = weighted_rows(change)
         if self.cluster is not None and self.cluster.is_worth_sending(len(rows), len(moved)):
             held = WeightedRows.held(self.rows.at_places(places[moved]), change[moved])
             return self.cluster.at_rows(
-                self.indices[rows], held, exact=self.is_exact, look=look, among=self.indices
+                self.indices[rows], held, exact=self.is_exact, among=self.indices
             )
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):
@@ -223,7 +219,7 @@ class ActiveRows:
             weights = self.tiles.prepared(partners, change[moved])
             step = max(1, int(EVALUATIONS_AT_ONCE / partners.n))
             for low in range(0, len(rows), step):
-                look()
+                check_interrupt()
                 part = slice(low, low + step)
                 self.tiles.multiply(self.rows.at_places(rows[part]), partners, weights, added[part])
         return added

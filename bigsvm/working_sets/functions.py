@@ -10,14 +10,13 @@ import scipy.sparse as sp
 
 from bigsvm.duals.dual import Start
 from bigsvm.duals.functions import functions_in_turn
+from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.choice import WorkingSet
 from bigsvm.working_sets.lanes import FunctionProblems
 from bigsvm.working_sets.subproblem import all_that_fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F8, I8
     from bigsvm.working_sets.choice import Choice
     from bigsvm.working_sets.lanes import LaneLimits
@@ -42,7 +41,6 @@ class ActiveFunctions(ActiveRows):
         *,
         tol: float,
         once: bool = False,
-        look: Callable[[], None] = lambda: None,
     ) -> tuple[WorkingSet, float]:
         """Choose all rows, or rows for each function that is not optimal yet."""
         goal = tol
@@ -61,7 +59,7 @@ class ActiveFunctions(ActiveRows):
         pairs = functions_in_turn(self.alpha, self.outputs) if self.has_all_rows else self._views()
         for c, (alpha, outputs) in pairs:
             if self.has_all_rows:
-                look()
+                check_interrupt()
             sets.append(self._function(c, alpha, outputs).choose(choice, tol=tol)[0])
         rows, _, alphas, gradients = zip(*sets, strict=True)
         sizes = np.array(list(map(len, rows))) if any(map(len, rows)) else sets[0].sizes
@@ -89,14 +87,14 @@ class ActiveFunctions(ActiveRows):
             tiles=self.tiles, memory=memory, limits=limits,
         )  # fmt: skip
 
-    def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:
+    def absorb(self, working: WorkingSet) -> bool:
         """Take over the solved sets of the functions, and add up the changes of all."""
         if self.is_all(working):
-            return super().absorb(working, look=look)
+            return super().absorb(working)
         change, function = np.zeros_like(self.alpha), working.functions
         places = self.places(working.rows)
         change[places, function] = working.alpha - self.alpha[places, function]
-        self.outputs += self.product(self.dual.formulation.per_output(change), look)
+        self.outputs += self.product(self.dual.formulation.per_output(change))
         edges = itertools.pairwise(np.cumsum([0, *working.sizes]))
         for c, (start, stop) in enumerate(edges):
             part = slice(start, stop)

@@ -10,8 +10,6 @@ import scipy.sparse as sp
 from bigsvm.data.rows import RowsAt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import I8, Mask
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 class Take(Protocol):
     """Reads rows by their indices; see `RowSource.take`."""
 
-    def __call__(self, indices: I8, *, look: Callable[[], None]) -> Rows:
+    def __call__(self, indices: I8) -> Rows:
         """Rows at `indices`."""
 
 
@@ -42,21 +40,21 @@ class WorkingRows:
         self._held = np.empty(0, np.int64)
         self._rows: Rows | None = None
 
-    def gathered(self, indices: I8, look: Callable[[], None]) -> Gathered:
+    def gathered(self, indices: I8) -> Gathered:
         """Return a handle on rows `indices`: read from a store, left in place if in memory."""
-        rows = None if self._in_core else self.gather(indices, look)
+        rows = None if self._in_core else self.gather(indices)
         return Gathered(self._source, indices, rows)
 
-    def gather(self, indices: I8, look: Callable[[], None]) -> Rows:
+    def gather(self, indices: I8) -> Rows:
         """Rows `indices` ((m,) distinct int64, any order), in that order.
 
-        `look` is called between the chunks that are read: scattered rows may take a pass over the
-        data. Where it raises, the rows held before stay.
+        It checks for an interruption between the chunks that are read: scattered rows may take a
+        pass over the data. Where that raises, the rows held before stay.
         """
         if self._in_core:
-            return self._source.take(indices, look=look)
+            return self._source.take(indices)
         if self._rows is None:
-            rows = self._take(indices, look=look)
+            rows = self._take(indices)
         else:
             order = np.argsort(self._held, kind="stable")
             place = np.searchsorted(self._held, indices, sorter=order)
@@ -64,7 +62,7 @@ class WorkingRows:
             known = self._held[place] == indices
             fresh = None
             if not known.all():
-                fresh = self._take(indices[~known], look=look)
+                fresh = self._take(indices[~known])
             rows = _merge(self._rows, place[known], fresh, known)
         self._held, self._rows = indices.copy(), rows
         return rows

@@ -15,7 +15,7 @@ from bigsvm.duals.function_steps import DONE, ENDED, PAIR, STALLED, STEPS
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, WorkingProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from bigsvm.arrays import F8, I8
     from bigsvm.gram import KernelTiles
@@ -161,9 +161,7 @@ class FunctionProblems(WorkingProblem):
         for lane in self._lanes:
             self._close(lane)
 
-    def advance(
-        self, *, tol: float, max_steps: int = REFRESH, look: Callable[[], None] = lambda: None
-    ) -> Progress:
+    def advance(self, *, tol: float, max_steps: int = REFRESH) -> Progress:
         """Take up to `max_steps` steps, of one function after the other in every lane.
 
         A function that cannot move stays where it is; once the others are done, all have stalled.
@@ -181,7 +179,7 @@ class FunctionProblems(WorkingProblem):
             # The slices of a function are the same in any lane and with any number of lanes: steps
             # left over in a slice are dropped.
             while self._has_turn(lane) and (steps := slice_of(REFRESH)):
-                self._advance(lane, tol, steps, look)
+                self._advance(lane, tol, steps)
 
         try:
             self._tiles.share_out(work, self._lanes)
@@ -204,13 +202,11 @@ class FunctionProblems(WorkingProblem):
                 return False
         return True
 
-    def _advance(
-        self, lane: FunctionLane, tol: float, max_steps: int, look: Callable[[], None]
-    ) -> None:
+    def _advance(self, lane: FunctionLane, tol: float, max_steps: int) -> None:
         """Advance the function of a lane by a slice."""
         c, problem = lane.function, self._open(lane)
         steps, costs = problem.steps, problem.costs
-        progress = problem.advance(tol=tol, max_steps=max_steps, look=look)
+        progress = problem.advance(tol=tol, max_steps=max_steps)
         part = slice(self._edges[c], self._edges[c + 1])
         self._alpha[part], self._gradient[part] = problem.alpha, problem.gradient
         self._each[c, STEPS], self._each[c, PAIR] = problem.steps, problem.last

@@ -18,11 +18,12 @@ from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.newton import Factored, Gram, newton
 from bigsvm.gram import Partners
 from bigsvm.gram.low_rank import factor, factor_width
+from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.choice import LARGEST_SET
 from bigsvm.working_sets.subproblem import Costs, Progress, WorkingProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
@@ -126,35 +127,33 @@ class NewtonProblem(WorkingProblem):
         columns = (self._alpha.reshape(m, -1).T, self._gradient.reshape(m, -1).T)
         return list(zip(self._duals, *columns, strict=True))
 
-    def _matrices(self, look: Callable[[], None]) -> Iterator[Matrix]:
+    def _matrices(self) -> Iterator[Matrix]:
         """Yield the kernel matrix by a narrow factor, and as it is, which rounding harms less."""
         m, width = self.size, factor_width(self._tiles, self._rows)
         if BYTES_OF_FACTOR * width < BYTES * m:
-            yield Factored(factor(self._tiles, self._rows, look=look))
+            yield Factored(factor(self._tiles, self._rows))
         if BYTES * m**2 > self._most_bytes:
             return
         gram, (base, places) = np.empty((m, m)), self._rows
         partners = Partners.of_rows_like(self._tiles.values, self._rows)
         for first in range(0, m, smo.PADDING):
-            look()
+            check_interrupt()
             part = slice(first, first + smo.PADDING)
             self._tiles.evaluate(RowsAt(base, places[part]), partners, gram[part])
         yield Gram(gram)
 
-    def advance(
-        self, *, tol: float, max_steps: int = smo.REFRESH, look: Callable[[], None] = lambda: None
-    ) -> Progress:
+    def advance(self, *, tol: float, max_steps: int = smo.REFRESH) -> Progress:
         """Solve for all rows; a round of Newton's method counts as a step."""
         if self._steps:
             # It was solved before the run was interrupted: again, it might gain a little more.
             return Progress.CONVERGED if self.gap <= tol else Progress.STALLED
-        for matrix in self._matrices(look):
+        for matrix in self._matrices():
             solved = []
             for dual, alpha, gradient in self._each():
                 (segment,) = dual.formulation.segments(self._working_set)
                 *point, rounds = newton(
                     matrix, segment, alpha, gradient,
-                    keeps_sum=dual.formulation.sums_are_bound, tol=tol, look=look,
+                    keeps_sum=dual.formulation.sums_are_bound, tol=tol,
                     max_rounds=max_steps - self._steps,
                 )  # fmt: skip
                 solved.append(point)

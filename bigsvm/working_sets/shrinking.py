@@ -23,11 +23,10 @@ from bigsvm.duals.dual import Start
 from bigsvm.duals.pair_steps import kept_of, with_kept
 from bigsvm.gram import Partners
 from bigsvm.gram.weights import weighted_rows
+from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, SubProblem, WorkingProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F8, I8, Mask
     from bigsvm.data.rows import Rows
     from bigsvm.duals.dual import Dual
@@ -157,9 +156,7 @@ class ShrinkingProblem(WorkingProblem):
     def close(self) -> None:
         self._part.close()
 
-    def advance(
-        self, *, tol: float, max_steps: int = REFRESH, look: Callable[[], None] = lambda: None
-    ) -> Progress:
+    def advance(self, *, tol: float, max_steps: int = REFRESH) -> Progress:
         """Take up to `max_steps` steps; see `WorkingProblem.advance`.
 
         It has converged, in the end with all rows, where the gap among the rows in play is at most
@@ -171,25 +168,25 @@ class ShrinkingProblem(WorkingProblem):
             self._shrink()
         while True:
             if self._is_narrow and self.steps == self._due:
-                self._widen(look)
+                self._widen()
             stop = min(goal, (self.steps // self._period + 1) * self._period)
             if self._is_narrow:
                 stop = min(stop, self._due)
             progress = self._part.advance(
-                tol=tol if begins_near else NEAR * tol, max_steps=stop - self.steps, look=look
+                tol=tol if begins_near else NEAR * tol, max_steps=stop - self.steps
             )
             if progress is not Progress.STEPS_SPENT:
-                self.bring_up_to_date(look)
+                self.bring_up_to_date()
                 return progress
             if self.steps % self._period == 0:
                 self._shrink()
             if self.steps >= goal:
                 return progress
 
-    def bring_up_to_date(self, look: Callable[[], None]) -> None:
+    def bring_up_to_date(self) -> None:
         """Bring all rows back into play, with the gradient of exactly this alpha."""
         if self._is_narrow:
-            self._widen(look)
+            self._widen()
 
     def _shrink(self) -> None:
         """Leave out settled rows, if there are enough of them."""
@@ -209,7 +206,7 @@ class ShrinkingProblem(WorkingProblem):
         self._set_part(kept, last=part.settles.last_among(among), steps=part.steps)
         part.hand_over(self._part, among)
 
-    def _widen(self, look: Callable[[], None]) -> None:
+    def _widen(self) -> None:
         """Bring all rows back into play."""
         self._end_part()
         self._part.let_go()
@@ -217,13 +214,13 @@ class ShrinkingProblem(WorkingProblem):
         numbers = self._working_set[rest]
         origin_alpha, origin_gradient = (values[rest] for values in self._origin)
         outputs = self._dual.outputs_from(origin_gradient, origin_alpha, numbers)
-        outputs = outputs + self._moved(rest, look)
+        outputs = outputs + self._moved(rest)
         gradient = self._dual.gradient(self._alpha[rest], outputs, numbers)
         self._gradient[rest] = gradient
         # Hybrid maximum gain starts without a pair again.
         self._set_part(np.ones_like(self._kept), last=None, steps=self._part.steps)
 
-    def _moved(self, rest: I8, look: Callable[[], None]) -> F8:
+    def _moved(self, rest: I8) -> F8:
         """By how much moves since the beginning have changed the outputs of some rows."""
         change = self._dual.formulation.per_output(self._alpha - self._origin[0])
         moved = weighted_rows(change)
@@ -235,7 +232,7 @@ class ShrinkingProblem(WorkingProblem):
         weights = self._tiles.prepared(partners, change[moved])
         step = max(1, VALUES_AT_ONCE // partners.n)
         for first in range(0, len(rest), step):
-            look()
+            check_interrupt()
             part = slice(first, first + step)
             self._tiles.multiply(RowsAt(base, places[rest[part]]), partners, weights, added[part])
         return added

@@ -16,6 +16,7 @@ from bigsvm.gram import Partners
 from bigsvm.gram.low_rank import factor, factor_width
 from bigsvm.gram.row_cache import BATCH, ComputedRows, KernelRowCache, WithSlack
 from bigsvm.gram.weights import weighted_rows
+from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,12 +164,10 @@ class WorkingProblem(ABC):
         """What its kernel rows have cost."""
 
     @abstractmethod
-    def advance(
-        self, *, tol: float, max_steps: int = smo.REFRESH, look: Callable[[], None] = lambda: None
-    ) -> Progress:
-        """Take up to `max_steps` steps; `look` is called several times a second."""
+    def advance(self, *, tol: float, max_steps: int = smo.REFRESH) -> Progress:
+        """Take up to `max_steps` steps."""
 
-    def bring_up_to_date(self, look: Callable[[], None]) -> None:
+    def bring_up_to_date(self) -> None:
         """Make alpha and gradient of all rows belong together, where some were left out."""
         return
 
@@ -276,19 +275,17 @@ class SubProblem(WorkingProblem):
     def costs(self) -> Costs:
         return Costs(self.cache.n_misses, self.cache.below.n_hits, self._row_seconds)
 
-    def advance(
-        self, *, tol: float, max_steps: int = smo.REFRESH, look: Callable[[], None] = lambda: None
-    ) -> Progress:
+    def advance(self, *, tol: float, max_steps: int = smo.REFRESH) -> Progress:
         """Take up to `max_steps` steps, fetching rows as asked for.
 
-        `look` is called before rows are computed; where it raises, the slice is not done.
+        Before rows are computed it checks for an interruption, which leaves the slice undone.
         """
-        self._climb(tol, look)
+        self._climb(tol)
         cache, leaps, due = self.cache, self._steps.leaps, self.next_leap()
         goal = self.steps + max_steps
         while True:
             if leaps is not None and self.steps == due:
-                self._leap(leaps, tol, look)
+                self._leap(leaps, tol)
                 due *= NEXT_LEAP
             status, row = self._steps.advance(
                 cache.rows, cache.slots, cache.used, tol=tol, max_steps=min(goal, due) - self.steps
@@ -297,13 +294,13 @@ class SubProblem(WorkingProblem):
                 continue
             if status != smo.NEED_ROW:
                 return Progress(status)
-            look()
+            check_interrupt()
             wanted, quiet = self._most_wanted(row, tol)
             began = time.perf_counter()
             cache.ensure(wanted, stamp=self._steps.stamp, quiet=quiet)
             self._row_seconds += time.perf_counter() - began
 
-    def _climb(self, tol: float, look: Callable[[], None]) -> None:
+    def _climb(self, tol: float) -> None:
         """Let variables go uphill together after many steps; see `Climbs`.
 
         Their kernel rows are computed even if they are in memory, so that bits do not depend on it.
@@ -317,11 +314,11 @@ class SubProblem(WorkingProblem):
         with self._alone:
             gram = np.empty((len(places), len(places)), np.float32)
             done = 0
-            for rows in self._rows_of(places, look):
+            for rows in self._rows_of(places):
                 gram[done : done + len(rows)] = rows[:, places]
                 done += len(rows)
             change = climbs.climb(places, gram, tol=tol)
-            climbs.follow(change, self._rows_of(places, look))
+            climbs.follow(change, self._rows_of(places))
 
     def next_leap(self) -> int:
         """Return the number of steps at which the next leap is tried; see `Leaps`.
@@ -340,22 +337,20 @@ class SubProblem(WorkingProblem):
             due *= NEXT_LEAP
         return due
 
-    def _leap(self, leaps: Leaps, tol: float, look: Callable[[], None]) -> None:
+    def _leap(self, leaps: Leaps, tol: float) -> None:
         with self._alone, self._tiles.exact() as exact:
-            leap = leaps.leap(
-                self._origin, factor(exact, self._rows, look=look), tol=tol, look=look
-            )
+            leap = leaps.leap(self._origin, factor(exact, self._rows), tol=tol)
             if leap is not None:
                 here = self._per_output(self.alpha - self._origin[0])
-                outputs = (self._outputs_of(change, exact, look) for change in (leap.change, here))
+                outputs = (self._outputs_of(change, exact) for change in (leap.change, here))
                 leaps.land(self._origin, leap.target, *outputs)
 
-    def _outputs_of(self, change: F8, tiles: KernelTiles, look: Callable[[], None]) -> F8:
+    def _outputs_of(self, change: F8, tiles: KernelTiles) -> F8:
         """``K @ change``, (m,) or (m, k) as `change` is, for a few moved rows at a time."""
         outputs = np.zeros_like(change)
         moved = weighted_rows(change)
         for first in range(0, len(moved), BATCH):
-            look()
+            check_interrupt()
             part = moved[first : first + BATCH]
             partners = Partners.of_rows_like(
                 tiles.values, RowsAt(self._rows.rows, self._rows.places[part])
@@ -363,11 +358,11 @@ class SubProblem(WorkingProblem):
             tiles.multiply(self._rows, partners, change[part], outputs)
         return outputs
 
-    def _rows_of(self, places: I8, look: Callable[[], None]) -> Iterator[F4]:
+    def _rows_of(self, places: I8) -> Iterator[F4]:
         """Compute kernel rows, a batch at a time in the same memory."""
         fetched = np.zeros((BATCH, smo.row_width(self.size)), np.float32)
         for first in range(0, len(places), BATCH):
-            look()
+            check_interrupt()
             part = places[first : first + BATCH]
             self._computed.fetch(part, fetched, np.arange(len(part)))
             yield fetched[: len(part)]

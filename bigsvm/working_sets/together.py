@@ -16,8 +16,6 @@ import numpy as np
 from bigsvm.gram.low_rank import LowRank, rank_of_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.budget import TrainingPlan
     from bigsvm.gram.row_cache import RowBuffer
     from bigsvm.working_sets.active import ActiveRows
@@ -35,8 +33,6 @@ class ModelSteps:
         Their dual declares how rows step `together`. Changed by each step.
     buffer : RowBuffer
         Memory of kernel rows, which the model uses.
-    look : callable
-        Called several times a second; where it raises, nothing has changed.
 
     Raises
     ------
@@ -45,18 +41,14 @@ class ModelSteps:
     """
 
     @classmethod
-    def of(
-        cls, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer, *, look: Callable[[], None]
-    ) -> Self | None:
+    def of(cls, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer) -> Self | None:
         """Make the steps; None where the kernel has no model of low rank."""
         try:
-            return cls(active, plan, buffer, look=look)
+            return cls(active, plan, buffer)
         except np.linalg.LinAlgError:
             return None
 
-    def __init__(
-        self, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer, *, look: Callable[[], None]
-    ) -> None:
+    def __init__(self, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer) -> None:
         self._active, m = active, len(active)
         together = active.dual.together
         if together is None:
@@ -71,10 +63,9 @@ class ModelSteps:
             active.rows.everything(),
             landmarks,
             buffer.values[: m * rank].reshape(m, rank),
-            look=look,
         )
 
-    def take(self, look: Callable[[], None], *, tol: float = 0.0) -> float:
+    def take(self, *, tol: float = 0.0) -> float:
         """Take a step; returns by how much the objective has risen.
 
         Its length makes the dual objective largest. The last step, which ends at a gap of `tol`,
@@ -85,7 +76,7 @@ class ModelSteps:
         gradient = dual.gradient(active.alpha, active.outputs, rows)
         target = self._together.model_optimum(self._model, active.alpha, gradient, rows)
         change = target - active.alpha
-        added = active.product(change, look)
+        added = active.product(change)
         slope = float(gradient @ change)
         bend = slope - float(dual.gradient(target, active.outputs + added, rows) @ change)
         length = min(slope / bend, 1.0) if slope > 0 and bend > 0 else 0.0

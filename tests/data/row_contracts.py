@@ -8,6 +8,8 @@ import pytest
 import scipy.sparse as sp
 from support.stores import dense, make_matrix
 
+from bigsvm.interruption import checked_by
+
 
 class RowSourceContract:
     """Subclasses define the fixture `make`: from a dense array, a source of the same rows."""
@@ -118,18 +120,19 @@ class RowSourceContract:
                 source.lend(np.array(wrong))
 
     def test_take_may_be_given_up_before_any_chunk(self, source):
-        looks = []
-        source.take(np.arange(1000), look=lambda: looks.append(None))
-        for nth in {1, len(looks)}:
-            remaining = iter(looks[:nth])
+        checks = []
+        with checked_by(lambda: checks.append(None)):
+            source.take(np.arange(1000))
+        for nth in {1, len(checks)}:
+            remaining = iter(checks[:nth])
 
-            def look(remaining=remaining):
+            def check(remaining=remaining):
                 next(remaining)
                 if not remaining.__length_hint__():
                     raise TimeoutError
 
-            with pytest.raises(TimeoutError):
-                source.take(np.arange(1000), look=look)
+            with checked_by(check), pytest.raises(TimeoutError):
+                source.take(np.arange(1000))
 
     @pytest.mark.parametrize("index", [-1, 1000])
     def test_take_refuses_rows_that_are_not_there(self, source, index):

@@ -10,8 +10,8 @@ from support.object_storage import forget_file_systems
 
 from bigsvm.data import storage
 from bigsvm.data.place import Folder, Place, Prefix
-from bigsvm.data.waiting import looking
 from bigsvm.errors import DataCorruptionError, ParameterError, StoreError, UnreachableError
+from bigsvm.interruption import checked_by
 
 URL = "s3://bucket/place"
 
@@ -231,13 +231,13 @@ def test_waits_look_several_times_a_second(far, faulty, fault, value, monkeypatc
     monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "1000")
     setattr(faulty, fault, value)
 
-    def look():
+    def check():
         if next(looks) == 4:
             raise KeyboardInterrupt
 
     for call in (lambda: far.read("X/c/0", 100), lambda: far.read_each(["X/c/0"] * 3, 100)):
         looks = itertools.count(1)
-        with looking(look), pytest.raises(KeyboardInterrupt):
+        with checked_by(check), pytest.raises(KeyboardInterrupt):
             call()
 
 

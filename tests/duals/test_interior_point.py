@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm.duals.interior_point import BoxVariables, interior_point, needed_bytes
+from bigsvm.interruption import checked_by
 
 
 def problem(m, r, seed, *, segments=1, groups=1, kinds=("box",), scale=1.0):
@@ -124,12 +125,12 @@ def test_extreme_scales_give_a_feasible_point_or_none(scale, seed):
 
 
 def test_interrupt_ends_the_interior_point_method():
-    def look():
+    def check():
         raise KeyboardInterrupt
 
     L, v = problem(30, 3, 2)
-    with pytest.raises(KeyboardInterrupt):
-        interior_point(L, v, tol=1e-3, look=look)
+    with checked_by(check), pytest.raises(KeyboardInterrupt):
+        interior_point(L, v, tol=1e-3)
 
 
 def test_memory_needed_grows_with_the_factor():

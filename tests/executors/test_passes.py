@@ -1,6 +1,7 @@
 """Results of tasks as they come."""
 
 from bigsvm.executors import passes
+from bigsvm.interruption import checked_by
 
 
 def test_where_there_always_is_a_result_it_looks_whether_to_end(monkeypatch):
@@ -18,11 +19,10 @@ def test_where_there_always_is_a_result_it_looks_whether_to_end(monkeypatch):
             pass
 
     monkeypatch.setattr(passes, "Pass", Ready)
-    taken, looked = [], []
+    taken, checked = [], []
     calls = range(5)
-    for number, _ in passes.results_as_done(
-        None, None, calls, name="", look=lambda: looked.append(len(taken))
-    ):
-        taken.append(number)
+    with checked_by(lambda: checked.append(len(taken))):
+        for number, _ in passes.results_as_done(None, None, calls, name=""):
+            taken.append(number)
     assert taken == list(calls)
-    assert looked == [1, 2, 3, 4]  # not after the last: everything is done
+    assert checked == [1, 2, 3, 4]  # not after the last: everything is done

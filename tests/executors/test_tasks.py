@@ -41,8 +41,8 @@ def test_products_by_halves_are_those_of_one_machine(at_once, step, k, sparse):
     source = as_row_source(X)
     with KernelTiles(kernel, dtype=np.float64) as tiles:
         exact = Exact(
-            source, tiles, lambda rows, look: source.take(rows),
-            rows_at_once=at_once, look=lambda: None,
+            source, tiles, source.take,
+            rows_at_once=at_once,
         )  # fmt: skip
         expected = exact.outputs(np.arange(1300), weights)
     np.testing.assert_array_equal(np.concatenate(sums), expected)

@@ -75,9 +75,9 @@ def test_what_a_search_has_found_outlasts_an_interrupted_wait(
     """The search is not done again, and its point has to be in the checkpoint."""
     asked, wait = threading.Event(), Workforce.wait_for_workers
 
-    def waited(workforce, look):
+    def waited(workforce):
         asked.set()
-        wait(workforce, look)
+        wait(workforce)
 
     monkeypatch.setattr(Workforce, "wait_for_workers", waited)
     labels, chosen = SEARCHED[name]
@@ -104,10 +104,10 @@ def fit_and_be_interrupted(address, folder):
     with Client(address, set_as_default=False) as client:
         step, n_steps = Workforce.step, itertools.count(1)
 
-        def interrupted(force, look):
+        def interrupted(force):
             if next(n_steps) == 3:
                 os.kill(os.getpid(), signal.SIGINT)
-            step(force, look)
+            step(force)
 
         Workforce.step = interrupted
         with pytest.raises(KeyboardInterrupt):

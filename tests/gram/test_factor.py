@@ -11,6 +11,7 @@ from support.problems import rows_at
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.low_rank import factor, factor_width
+from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF, Laplacian, Linear, Polynomial, Sigmoid
 
 
@@ -73,9 +74,13 @@ def test_factor_is_never_wider_than_its_rows(m, width):
 
 
 def test_interrupt_ends_the_factorisation():
-    def look():
+    def check():
         raise KeyboardInterrupt
 
     kernel = Polynomial(gamma=1.0, coef0=1.0, degree=2)
-    with KernelTiles(kernel, dtype=np.float64) as tiles, pytest.raises(KeyboardInterrupt):
-        factor(tiles, rows_at(40, 3), look=look)
+    with (
+        KernelTiles(kernel, dtype=np.float64) as tiles,
+        checked_by(check),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        factor(tiles, rows_at(40, 3))

@@ -9,6 +9,7 @@ from support.problems import rows_at
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.low_rank import LowRank, lack
+from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF, Linear, Sigmoid
 
 
@@ -109,8 +110,12 @@ def test_indefinite_kernel_has_no_low_rank_model():
 
 
 def test_interrupt_ends_the_low_rank_model():
-    def look():
+    def check():
         raise KeyboardInterrupt
 
-    with KernelTiles(RBF(gamma=1.0)) as tiles, pytest.raises(KeyboardInterrupt):
-        LowRank(tiles, rows_at(40, 3), np.arange(5), np.empty((40, 5), np.float32), look=look)
+    with (
+        KernelTiles(RBF(gamma=1.0)) as tiles,
+        checked_by(check),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        LowRank(tiles, rows_at(40, 3), np.arange(5), np.empty((40, 5), np.float32))

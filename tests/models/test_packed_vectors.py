@@ -94,6 +94,6 @@ def test_groups_take_no_more_memory_than_blocks_of_rows_may(monkeypatch, kind):
         made = prediction.Packed(
             tiles, vectors, np.ones(3000), for_sparse_rows=True, most_bytes=most
         )
-        made.add(RowsAt(vectors, np.arange(10)), np.zeros(10), look=lambda share: None)
+        made.add(RowsAt(vectors, np.arange(10)), np.zeros(10), report=lambda share: None)
         assert sum(sizes) > 5 * most
         assert max(sizes) <= most

@@ -8,6 +8,7 @@ from support.stores import dense, make_matrix
 
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows
+from bigsvm.interruption import checked_by
 from bigsvm.one_vs_one.class_rows import ClassRows
 
 
@@ -69,9 +70,10 @@ def test_a_pair_has_the_rows_of_its_classes(tmp_path, layout, weighted):
     store = write_store(tmp_path / "s.zarr", matrix, codes.astype(float), layout=layout)
     matrix, codes = matrix[store.original_rows()], codes[store.original_rows()]
     rows = ClassRows(store.rows, codes, 4, weights=weights if weighted else None)
-    looks = []
+    checks = []
     for batch in rows.batches(600):
-        held = rows.hold(batch, lambda: looks.append(1))
+        with checked_by(lambda: checks.append(1)):
+            held = rows.hold(batch)
         for first, second in batch.pairs.tolist():
             pair = held.pair(first, second)
             expected = np.isin(codes, (first, second)) & ((weights > 0) | (not weighted))
@@ -80,7 +82,7 @@ def test_a_pair_has_the_rows_of_its_classes(tmp_path, layout, weighted):
             found = dense(pair.source.read(0, pair.source.n_rows))
             np.testing.assert_array_equal(found, matrix[expected])
             assert (pair.source.row_alignment == 1) == bool(len(batch.held))
-    assert looks
+    assert checks
 
 
 def test_holding_rows_can_be_interrupted(tmp_path):
@@ -88,8 +90,8 @@ def test_holding_rows_can_be_interrupted(tmp_path):
     rows = ClassRows(store.rows, store.labels().astype(int), 3)
     [batch] = rows.batches(1e9)
 
-    def look():
+    def check():
         raise TimeoutError
 
-    with pytest.raises(TimeoutError):
-        rows.hold(batch, look)
+    with checked_by(check), pytest.raises(TimeoutError):
+        rows.hold(batch)

@@ -15,6 +15,7 @@ from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import HeldRows, ScaledRows
+from bigsvm.interruption import checked_by
 from bigsvm.search.random_rows import ROWS_AT_ONCE, most_rows_in, random_rows
 
 N_ROWS = 1000
@@ -406,15 +407,15 @@ def test_a_pass_can_be_given_up(kind, make):
     class Stop(Exception):
         pass
 
-    looked = []
+    checks = []
 
-    def look():
-        looked.append(1)
-        if len(looked) == 2:
+    def check():
+        checks.append(1)
+        if len(checks) == 2:
             raise Stop
 
-    rows = make(kind, block_bytes=1, look=look)
-    with pytest.raises(Stop):
+    rows = make(kind, block_bytes=1)
+    with checked_by(check), pytest.raises(Stop):
         list(rows.draw(10))
 
 

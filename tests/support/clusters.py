@@ -161,11 +161,11 @@ class Disturbance:
         self._patches.setattr(Pass, "top_up", disturbed)
         step = Workforce.step
 
-        def stepped(workforce, look):
+        def stepped(workforce):
             if self._phase == "opening" and workforce._opening and not self.done:
                 self.done = True
                 self._act()
-            step(workforce, look)
+            step(workforce)
 
         self._patches.setattr(Workforce, "step", stepped)
         return self

@@ -12,6 +12,7 @@ from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
 from bigsvm.gram import KernelTiles
+from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF
 from bigsvm.training.certify import Exact, certify
 from bigsvm.working_sets.held_rows import WorkingRows
@@ -72,7 +73,7 @@ def test_bits_of_outputs_do_not_depend_on_the_rows_at_once_or_on_threads(of, spa
         with KernelTiles(RBF(gamma=0.5), dtype=np.float64, threads=threads) as tiles:
             exact = Exact(
                 source, tiles, WorkingRows(source).gather, rows_at_once=rows_at_once,
-                by_halves=of == "half", look=lambda: None,
+                by_halves=of == "half",
             )  # fmt: skip
             found.append(exact.outputs(rows, beta))
             n_evaluations.add(tiles.n_evaluations)
@@ -242,14 +243,15 @@ def test_interrupted_it_changes_nothing(solved):
     outputs = K @ alpha + np.where(alpha != 0, 0.5, 0.0)
     before = outputs.copy()
     for moment in range(1, 30):
-        looks = iter(range(1, 1000))
+        checks = iter(range(1, 1000))
 
-        def look(looks=looks, moment=moment):
-            if next(looks) == moment:
+        def check(checks=checks, moment=moment):
+            if next(checks) == moment:
                 raise InterruptedError
 
         try:
-            look_at(X, y, alpha.copy(), outputs, rows_at_once=150, look=look)
+            with checked_by(check):
+                look_at(X, y, alpha.copy(), outputs, rows_at_once=150)
         except InterruptedError:
             np.testing.assert_array_equal(outputs, before)
         else:
@@ -276,9 +278,9 @@ def test_working_rows_are_those_of_the_source(sparse):
     for size in (50, 50, 200, 1, 300):
         before = source.bytes_read
         wanted = rng.choice(300, size, replace=False)
-        found = rows.gather(wanted, lambda: None)
+        found = rows.gather(wanted)
         np.testing.assert_array_equal(found.toarray() if sparse else found, X[wanted])
         read = source.bytes_read
-        again = rows.gather(wanted[::-1], lambda: None)
+        again = rows.gather(wanted[::-1])
         np.testing.assert_array_equal(again.toarray() if sparse else again, X[wanted[::-1]])
         assert source.bytes_read == read >= before

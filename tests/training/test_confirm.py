@@ -26,7 +26,7 @@ def _not_all_in_float64(monkeypatch):
     monkeypatch.setattr(certifying, "EXACT_EVALUATIONS", 0)
 
 
-def stopped(folder, moment=12):
+def stopped(folder, moment=16):
     """Stop a run somewhere; returns its generation."""
     with Checkpoint(folder, {}) as checkpoint:
         limits = Limits(interrupted=StopAt(moment))
@@ -103,7 +103,7 @@ def test_confirm_replaces_wrong_outputs_and_measures_the_rest(k):
         outputs, beta, run.source, run.tiles,
         LocalExecutor(run.source, run.tiles, block_bytes=plan.block_bytes),
         WorkingRows(run.source), plan,
-        limit=0.01, look=lambda: None,
+        limit=0.01,
     )  # fmt: skip
     np.testing.assert_allclose(outputs[7], exact[7], atol=1e-4)
     np.testing.assert_allclose(outputs[10:20], exact[10:20] + 1e-3, rtol=1e-12)

@@ -146,7 +146,8 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, kind, mo
     with_sums = whole.certificate.converged and settings["formulation"].sums(slice(0, 9))
     expected = {"select", "solve", "sweep", "grow"} | ({"fill"} if with_sums else set())
     assert phases - {"fill"} <= expected
-    assert scopes == {300, 525, 1200}
+    assert scopes <= {300, 525, 1200}
+    assert scopes >= ({300, 525, 1200} if kind == "c-svc" else {300, 1200})
     if kind == "c-svc":
         assert phases == expected
         assert within == {False, True}
@@ -225,9 +226,9 @@ def test_interrupted_while_rows_are_fetched_it_goes_on_from_there(problem, tmp_p
     source, y = store.rows, store.labels()
     take, until = source.take, Until(lambda event: False)
 
-    def interrupted_take(indices, *, look):
+    def interrupted_take(indices):
         until.reached = True
-        return take(indices, look=look)
+        return take(indices)
 
     with Checkpoint(tmp_path / "run", {}) as checkpoint:
         with monkeypatch.context() as patch:

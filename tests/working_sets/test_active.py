@@ -47,7 +47,7 @@ def test_pieces_add_up_and_go_on_where_they_were_interrupted(interrupted_at, wei
                 SimpleNamespace(active_rows=40),
                 WorkingRows(source),
                 count,
-                watch=SimpleNamespace(look=int, add=lambda partial, threads: None),
+                watch=SimpleNamespace(add=lambda partial, threads: None),
                 listener=lambda event: None,
                 pause=pause,
             )
@@ -80,7 +80,7 @@ def test_active_rows_take_over_what_a_working_set_has_become():
             dual, tiles, Gathered(ArrayRows(X), indices, None), indices, alpha, matrix @ alpha
         )
         working = WorkingSet(places, places[:0], new, -(matrix @ after)[places])
-        assert active.absorb(working, look=int)
+        assert active.absorb(working)
         np.testing.assert_allclose(active.outputs, matrix @ after, atol=1e-12)
         np.testing.assert_array_equal(active.alpha, after)
-        assert not active.absorb(working, look=int)
+        assert not active.absorb(working)

@@ -12,6 +12,7 @@ from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import CSVC
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
+from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF
 from bigsvm.working_sets.lanes import SLICES, FunctionProblems, LaneLimits
 from bigsvm.working_sets.subproblem import Memory, Progress, SubProblem
@@ -121,7 +122,7 @@ def test_stopped_in_any_lane_all_of_them_stop(of_caller):
     functions, calls, lock = Functions(), [], threading.Lock()
     caller = threading.get_ident()
 
-    def look():
+    def check():
         with lock:
             calls.append(threading.get_ident())
             if len(calls) > 6 and (calls[-1] == caller) is of_caller:
@@ -129,8 +130,8 @@ def test_stopped_in_any_lane_all_of_them_stop(of_caller):
 
     with tiles_of(3) as tiles:
         problems = functions.problems(tiles, lanes=3)
-        with pytest.raises(InterruptedError):
-            solved(problems, look=look)
+        with checked_by(check), pytest.raises(InterruptedError):
+            solved(problems)
         problems.close()
         before = len(calls), tiles.n_evaluations
         assert before[1] > 0

@@ -21,6 +21,7 @@ from bigsvm.duals.functions import FunctionsDual
 from bigsvm.duals.one_vs_rest import OneVsRest
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
+from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF, Linear, Polynomial
 from bigsvm.working_sets.subproblem import FIRST_LEAP, NEXT_LEAP, Memory, Progress, SubProblem
 
@@ -49,14 +50,14 @@ class Work:
         self.origin = self.alpha.copy(), self.gradient.copy()
         self.last, self.steps = None, 0
 
-    def advance(self, max_steps, *, tol=TOL, look=lambda: None):
+    def advance(self, max_steps, *, tol=TOL):
         with KernelTiles(self.kernel) as tiles:
             problem = SubProblem(
                 self.dual, tiles, self.X, self.rows,
                 Start(self.alpha, self.gradient, self.last, self.steps),
                 Memory(RowBuffer(1 << 24), spare=self.spare), origin=self.origin,
             )  # fmt: skip
-            progress = problem.advance(tol=tol, max_steps=max_steps, look=look)
+            progress = problem.advance(tol=tol, max_steps=max_steps)
             self.alpha, self.gradient = problem.alpha.copy(), problem.gradient.copy()
             self.last, self.steps, self.gap = problem.last, problem.steps, problem.gap
             self.n_evaluations = tiles.n_evaluations
@@ -172,11 +173,11 @@ def test_interrupted_leap_changes_nothing():
     assert work.advance(FIRST_LEAP) is Progress.STEPS_SPENT
     alpha = work.alpha.copy()
 
-    def look():
+    def check():
         raise Ended
 
-    with pytest.raises(Ended):
-        work.advance(2048, look=look)
+    with checked_by(check), pytest.raises(Ended):
+        work.advance(2048)
     np.testing.assert_array_equal(work.alpha, alpha)
     assert work.advance(2048) is Progress.CONVERGED
 

@@ -13,6 +13,7 @@ from bigsvm.budget import TrainingPlan
 from bigsvm.data.from_arrays import write_store
 from bigsvm.gram.low_rank import SMALLEST_RANK, rank_of_model
 from bigsvm.gram.row_cache import RowBuffer
+from bigsvm.interruption import checked_by
 from bigsvm.kernels import Sigmoid
 from bigsvm.training import events, solve
 from bigsvm.training.result import StopReason
@@ -35,8 +36,8 @@ def steps(monkeypatch):
     gains = []
     take = ModelSteps.take
 
-    def taken(self, look, *, tol):
-        gains.append(take(self, look, tol=tol))
+    def taken(self, *, tol):
+        gains.append(take(self, tol=tol))
         return gains[-1]
 
     monkeypatch.setattr(ModelSteps, "take", taken)
@@ -63,10 +64,10 @@ def test_each_step_is_uphill_and_outputs_stay_exact(capacity, within):
     problem = Ball(X, y, capacity=capacity, lack=little)
     alpha, outputs = np.zeros(400), np.zeros(400)
     with problem.tiles() as tiles:
-        rows = WorkingRows(problem.source).gathered(np.arange(400), lambda: None)
+        rows = WorkingRows(problem.source).gathered(np.arange(400))
         active = ActiveRows(problem.dual, tiles, rows, np.arange(400), alpha, outputs)
         plan, buffer = problem.plan, RowBuffer(problem.plan.gram_bytes)
-        steps = ModelSteps(active, plan, buffer, look=lambda: None)
+        steps = ModelSteps(active, plan, buffer)
         assert buffer.n_touched == 400 * rank_of_model(400, plan.gram_bytes, wanted=768)
         before = 0.0
         for _ in range(12):
@@ -86,20 +87,18 @@ def test_a_step_that_is_interrupted_changes_nothing():
     class Interrupted(Exception):
         pass
 
-    def look():
+    def check():
         raise Interrupted
 
     X, y = blobs(400)
     problem = Ball(X, y, lack=little)
     alpha, outputs = np.zeros(400), np.zeros(400)
     with problem.tiles() as tiles:
-        rows = WorkingRows(problem.source).gathered(np.arange(400), lambda: None)
+        rows = WorkingRows(problem.source).gathered(np.arange(400))
         active = ActiveRows(problem.dual, tiles, rows, np.arange(400), alpha, outputs)
-        steps = ModelSteps(
-            active, problem.plan, RowBuffer(problem.plan.gram_bytes), look=lambda: None
-        )
-        with pytest.raises(Interrupted):
-            steps.take(look)
+        steps = ModelSteps(active, problem.plan, RowBuffer(problem.plan.gram_bytes))
+        with checked_by(check), pytest.raises(Interrupted):
+            steps.take()
     assert not alpha.any()
     assert not outputs.any()
 
@@ -186,13 +185,13 @@ def test_an_indefinite_kernel_has_no_model_and_pair_steps_go_on(monkeypatch):
     problem = Ball(X, y, kernel=Sigmoid(gamma=2.0, coef0=-1.0), lack=little)
     alpha, outputs = np.zeros(300), np.zeros(300)
     with problem.tiles() as tiles:
-        rows = WorkingRows(problem.source).gathered(np.arange(300), lambda: None)
+        rows = WorkingRows(problem.source).gathered(np.arange(300))
         active = ActiveRows(problem.dual, tiles, rows, np.arange(300), alpha, outputs)
         given = active, problem.plan, RowBuffer(problem.plan.gram_bytes)
         with pytest.raises(np.linalg.LinAlgError):
-            ModelSteps(*given, look=lambda: None)
-        assert ModelSteps.of(*given, look=lambda: None) is None
-    monkeypatch.setattr(ModelSteps, "of", lambda *_, look: None)
+            ModelSteps(*given)
+        assert ModelSteps.of(*given) is None
+    monkeypatch.setattr(ModelSteps, "of", lambda *_: None)
     assert Ball(X, y, lack=little, sampling=20).train().certificate.converged
 
 

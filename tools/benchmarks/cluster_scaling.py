@@ -121,12 +121,9 @@ def seconds_of_empty_pass(store: Any, client: Any) -> float:  # noqa: ANN401
     from bigsvm.gram import KernelTiles
     from bigsvm.kernels import RBF
 
-    def look() -> None:
-        """Nothing interrupts this."""
-
     workforce, seconds = Workforce(client), []
     try:
-        workforce.wait_for_workers(look)
+        workforce.wait_for_workers()
         with KernelTiles(RBF(gamma=GAMMA), threads=1) as tiles:
             executor = ClusterExecutor(workforce, store.rows, tiles, block_bytes=1 << 26)
             rows = np.arange(0, store.rows.n_rows, executor.unit_rows)
@@ -134,7 +131,7 @@ def seconds_of_empty_pass(store: Any, client: Any) -> float:  # noqa: ANN401
             for _ in range(EMPTY_PASSES):
                 began = time.perf_counter()
                 weighted = WeightedRows.held(partner, np.ones(1))
-                executor.at_rows(rows, weighted, exact=False, look=look)
+                executor.at_rows(rows, weighted, exact=False)
                 seconds.append(time.perf_counter() - began)
     finally:
         workforce.close()

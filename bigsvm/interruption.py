@@ -1,4 +1,9 @@
-"""What is called in long passes and in waits for other machines, so that they can end."""
+"""The check that ends long work: for Ctrl-C, a time limit, a signal, or an error of another thread.
+
+Whoever can be asked to end sets a check with `checked_by`. Long passes, and waits for other
+machines, call `check_interrupt` several times a second. The check raises to end them; what it
+raises says why.
+"""
 
 from __future__ import annotations
 
@@ -15,61 +20,66 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOOK_SECONDS = 0.25
-"""Time between two looks: a person who presses Ctrl-C does not notice it."""
+CHECK_SECONDS = 0.25
+"""Time between two checks in a wait: a person who presses Ctrl-C does not notice it."""
 
 
 def _nothing() -> None:
     pass
 
 
-_LOOK: ContextVar[Callable[[], None]] = ContextVar("look", default=_nothing)
+_CHECK: ContextVar[Callable[[], None]] = ContextVar("check", default=_nothing)
 
 
 @contextmanager
-def looking(look: Callable[[], None]) -> Iterator[None]:
-    """Call `look` several times a second in waits of this thread, and of threads it starts.
+def checked_by(check: Callable[[], None]) -> Iterator[None]:
+    """Let `check_interrupt` call `check`, in this thread and in threads that it starts.
 
     These are the threads whose work is wrapped by `in_this_context`.
 
     Parameters
     ----------
-    look : callable
-        May raise, which ends the wait. It is called besides those set around this block.
+    check : callable
+        May raise, which ends the work. It is called besides those set around this block.
     """
-    outer = _LOOK.get()
+    outer = _CHECK.get()
 
     def both() -> None:
         # The innermost knows best how to end: it may save first.
-        look()
+        check()
         outer()
 
-    token = _LOOK.set(both)
+    token = _CHECK.set(check if outer is _nothing else both)
     try:
         yield
     finally:
-        _LOOK.reset(token)
+        _CHECK.reset(token)
+
+
+def check_interrupt() -> None:
+    """Raise if the work of this thread is to end."""
+    _CHECK.get()()
 
 
 def in_this_context(
-    work: Callable[P, T], and_look: Callable[[], None] | None = None
+    work: Callable[P, T], and_check: Callable[[], None] | None = None
 ) -> Callable[P, T]:
-    """Give `work` for one call in another thread, which looks as this thread does.
+    """Give `work` for one call in another thread, with the checks of this thread.
 
     Parameters
     ----------
     work : callable
-    and_look : callable, optional
-        Is called besides. May raise, which ends a wait of `work`.
+    and_check : callable, optional
+        Is called besides. May raise, which ends `work`.
     """
     context = copy_context()
 
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        def looked_after() -> T:
-            with looking(and_look or _nothing):
+        def checked() -> T:
+            with checked_by(and_check or _nothing):
                 return work(*args, **kwargs)
 
-        return context.run(looked_after)
+        return context.run(checked)
 
     return run
 
@@ -79,7 +89,7 @@ class GivenUpError(Exception):
 
 
 class GivingUp:
-    """A `look` for other threads, whose waits end once this is `set`."""
+    """A check for other threads, whose waits end once this is `set`."""
 
     def __init__(self) -> None:
         self._event = Event()
@@ -121,23 +131,33 @@ def together(threads: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
             future.cancel()
 
 
-def look_now() -> None:
-    """Call what is to be called in waits."""
-    _LOOK.get()()
-
-
-def looked_between(blocks: Iterable[T]) -> Iterator[T]:
-    """Yield the blocks of a pass, and look before each but the first one."""
+def checked_between(blocks: Iterable[T]) -> Iterator[T]:
+    """Yield the blocks of a pass, and check before each but the first one."""
     for number, block in enumerate(blocks):
         if number:
-            look_now()
+            check_interrupt()
         yield block
 
 
+def checked(results: Iterable[T], check: Callable[[], None]) -> Iterator[T]:
+    """Yield results, and let `check` be called while the next one is made.
+
+    A generator cannot use `checked_by` around its own `yield`: the block would hold for its caller.
+    """
+    iterator = iter(results)
+    while True:
+        with checked_by(check):
+            try:
+                result = next(iterator)
+            except StopIteration:
+                return
+        yield result
+
+
 def wait(seconds: float) -> None:
-    """Sleep, and look several times a second."""
+    """Sleep, and check several times a second."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        look_now()
-        time.sleep(min(left, LOOK_SECONDS))
-    look_now()
+        check_interrupt()
+        time.sleep(min(left, CHECK_SECONDS))
+    check_interrupt()
