@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from command_line import error_of, libsvm_text, run_here, two_clouds
+from sklearn.exceptions import FitFailedWarning
 
 import bigsvm
 from bigsvm import errors
@@ -174,3 +175,45 @@ def test_the_width_of_the_confusion_table_is_that_of_short_labels():
     }
     assert max(map(len, confusion_text(record).splitlines())) < MOST
     assert label_text("a" * 500, 500) == "a" * 500
+
+
+ROWS, LABELS = two_clouds(10, 2)
+HUGE = 10**5000
+"""Python writes no whole number of so many digits."""
+
+
+def search(*, grid=None, **given):
+    return bigsvm.SearchCV(bigsvm.SVC(), grid or {"C": [1]}, **given).fit(ROWS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bigsvm.cross_validate(bigsvm.SVC(), ROWS, LABELS, cv=HUGE), "cv is a number of"),
+        (lambda: search(cv=HUGE), "cv is a number of"),
+        (lambda: search(grid={"C": HUGE}), "the grid is a number of"),
+        (lambda: search(scoring=HUGE), "scoring is a number of"),
+        (lambda: bigsvm.SVC().fit([[HUGE]] * 10, LABELS), "float64 cannot hold"),
+        (lambda: bigsvm.SVR().fit(ROWS, [HUGE] * 10), "float64 cannot hold"),
+        (lambda: bigsvm.SVC().fit(ROWS, LABELS, [HUGE] * 10), "float64 cannot hold"),
+    ],
+)
+def test_numbers_of_thousands_of_digits_are_refused(make, message):
+    with pytest.raises(bigsvm.errors.BigsvmError, match=message):
+        make()
+
+
+def test_a_point_with_a_number_of_thousands_of_digits_has_no_score():
+    with pytest.warns(FitFailedWarning, match="a number of thousands of digits cannot be trained"):
+        found = search(grid={"C": [1, HUGE]}, cv=2)
+    assert found.best_params_ == {"C": 1}
+    assert np.isnan(found.cv_results_["mean_test_score"]).tolist() == [False, True]
+
+
+def test_halving_by_a_number_of_thousands_of_digits_is_one_round():
+    assert search(halving=HUGE, cv=2).best_params_ == {"C": 1}
+
+
+def test_an_ignored_parameter_may_be_a_number_of_thousands_of_digits():
+    with pytest.warns(UserWarning, match="cache_size=a number of thousands of digits"):
+        bigsvm.SVC(cache_size=HUGE).fit(ROWS, LABELS)

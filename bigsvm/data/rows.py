@@ -81,13 +81,16 @@ def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def refuse_masked(values: object, name: str) -> None:
-    """Refuse an array of NumPy with values under a mask, which would be used as data.
+    """Refuse arrays of NumPy with values under a mask, which would be used as data.
+
+    `values` is an array, or a list of them.
 
     Raises
     ------
     DataError
     """
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+    several = values if isinstance(values, list | tuple) else (values,)
+    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in several):
         raise DataError(
             f"{name} has values under a mask, which are no data; leave their rows out, or put "
             f"numbers in their place, as {name}.filled(0) does"

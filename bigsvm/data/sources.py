@@ -268,16 +268,31 @@ def as_row_source(
     table = open_table(X, memory=memory, allow_missing=allow_missing)
     if table is not None:
         return TableRows(table, rows_of_slice(table, memory, once=once))
-    if hasattr(X, "__next__"):
-        raise DataError(
-            f"X is an iterator ({type(X).__name__}), which gives its rows only once; give an array "
-            "of them"
-        )
+    refuse_without_rows(X)
     check_copy(X, memory)
     source = ArrayRows(_as_array(X))
     source.feature_names = frame_names(X)
     source.copied_bytes = copied_bytes(X)
     return source
+
+
+def refuse_without_rows(X: Any) -> None:
+    """Refuse what has no rows that can be read by their numbers.
+
+    Raises
+    ------
+    DataError
+    """
+    if hasattr(X, "__next__"):
+        raise DataError(
+            f"X is an iterator ({type(X).__name__}), which gives its rows only once; give an array "
+            "of them"
+        )
+    if hasattr(X, "__dask_graph__"):
+        raise DataError(
+            f"X is a {type(X).__name__} of Dask, which is no table; give an array or a data frame "
+            "of Dask, as its to_dataframe makes of a bag"
+        )
 
 
 def _as_array(X: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from bigsvm.errors import brief
 from bigsvm.parameters.declaration import Kind, Rule, documentation, parameter
 from bigsvm.parameters.groups import KernelParameters, PairStepParameters, Resources
 from bigsvm.parameters.names import CalibrationName, MulticlassName
@@ -97,7 +98,7 @@ class IgnoredClassArguments(IgnoredArguments):
 def warn_of_ignored(name: str, given: dict[str, Any]) -> None:
     """Warn once about all ignored parameters that differ from scikit-learn's defaults."""
     changed = [
-        f"{parameter}={given[parameter]!r} (use {instead})"
+        f"{parameter}={brief(given[parameter])} (use {instead})"
         for parameter, (defaults, instead) in IGNORED.items()
         if parameter in given and given[parameter] not in defaults
     ]

@@ -14,7 +14,7 @@ from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.frames import check_numbers, frame_type, is_frame
 from bigsvm.data.row_values import check_y_order
 from bigsvm.data.rows import refuse_masked
-from bigsvm.data.sources import as_row_source, as_store
+from bigsvm.data.sources import as_row_source, as_store, refuse_without_rows
 from bigsvm.errors import DataError
 from bigsvm.estimators.arguments import SharedArguments
 
@@ -63,9 +63,14 @@ class TakesTrainingRows(SharedArguments):
         else:
             check_in_memory(X, memory)
             copied = copied_bytes(X)
-            X, labels = self._validated(X, y)
-            if sample_weight is not None:
-                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            try:
+                X, labels = self._validated(X, y)
+                if sample_weight is not None:
+                    sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            except OverflowError:
+                raise DataError(
+                    "X, y or sample_weight has a whole number that float64 cannot hold; scale it"
+                ) from None
             source = as_row_source(X)
             source.copied_bytes = copied
             source.feature_names = self._feature_names()
@@ -73,7 +78,7 @@ class TakesTrainingRows(SharedArguments):
         self._keep_names(source.feature_names)
         try:
             weights = None if weights is None else np.asarray(weights, np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise DataError(f"sample_weight must be numbers: {error}") from None
         return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
 
@@ -165,7 +170,6 @@ def types_for(X: Any) -> list[type[np.floating[Any]]]:
 def check_in_memory(X: Any, memory: int) -> None:
     """Refuse X that is not numeric or is masked, or that would be copied beyond the budget."""
     refuse_masked(X, "X")
-    if hasattr(X, "__next__"):
-        as_row_source(X)
+    refuse_without_rows(X)
     check_numbers(X)
     check_copy(X, memory)

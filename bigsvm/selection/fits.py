@@ -15,7 +15,7 @@ from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.duals.crammer_singer import CrammerSinger
-from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
+from bigsvm.errors import DataError, MemoryBudgetError, ParameterError, brief
 from bigsvm.fit.start import StartError
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
@@ -117,7 +117,7 @@ class FoldFits:
         try:
             self._scorer = check_scoring(estimator, scoring=scoring)
         except (TypeError, ValueError) as error:
-            raise ParameterError(f"scoring is {scoring!r}: {error}") from None
+            raise ParameterError(f"scoring is {brief(scoring)}: {error}") from None
         store = whole_store(X)
         fold_numbers = cv if isinstance(cv, RowValues | np.ndarray) else None
         beside_rows = [y, sample_weight, groups, fold_numbers]

@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 from sklearn.model_selection import GroupKFold, PredefinedSplit, check_cv
 
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import DataError, ParameterError, brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,14 +96,18 @@ def make_folds(
         pairs = checked.split(np.empty((len(rows), 0)), labels, groups)
         folds = [_fold(train, test, rows) for train, test in pairs]
     except (ValueError, TypeError) as error:
-        raise ParameterError(f"cv is {cv!r}, which makes no folds of these rows: {error}") from None
+        raise ParameterError(
+            f"cv is {brief(cv)}, which makes no folds of these rows: {error}"
+        ) from None
     for number, fold in enumerate(folds):
         n_trained = len(rows) - len(fold.test) if fold.train is None else len(fold.train)
         if not len(fold.test) or not n_trained:
             what = "train on" if len(fold.test) else "test"
             raise ParameterError(f"fold {number} has no rows to {what}; give other folds")
     if not folds:
-        raise ParameterError(f"cv is {cv!r}, which makes no folds; give a number of at least 2")
+        raise ParameterError(
+            f"cv is {brief(cv)}, which makes no folds; give a number of at least 2"
+        )
     return folds
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import ParameterGrid
 
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, brief
 from bigsvm.selection.identity import told
 from bigsvm.selection.lines import Line
 from bigsvm.selection.tasks import fit_lines
@@ -67,7 +67,7 @@ def candidates_of(
     try:
         candidates = [dict(point) for point in ParameterGrid(grid)]
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"the grid is {grid!r}: {error}") from None
+        raise ParameterError(f"the grid is {brief(grid)}: {error}") from None
     known = estimator.get_params(deep=False).keys() - {"memory", "checkpoint", "checkpoint_copy"}
     for name in sorted({name for point in candidates for name in point}):
         if name not in known:
@@ -90,7 +90,7 @@ def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[Round]
     if factor is None:
         return [Round(n_candidates, n_rows)]
     if not isinstance(factor, int) or factor < 2:
-        raise ParameterError(f"halving is {factor!r}; it must be a whole number of at least 2")
+        raise ParameterError(f"halving is {brief(factor)}; it must be a whole number of at least 2")
     more = 0
     while factor ** (more + 1) <= n_candidates and n_rows // factor ** (more + 1) >= FEWEST_ROWS:
         more += 1
@@ -151,7 +151,7 @@ def evaluate(
             k = chains[fit.line][fit.point]
             if fit.error is not None:
                 warnings.warn(
-                    f"{candidates[k]} cannot be trained: {fit.error}",
+                    f"{brief(candidates[k])} cannot be trained: {fit.error}",
                     FitFailedWarning,
                     stacklevel=2,
                 )

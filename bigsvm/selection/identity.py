@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from bigsvm.errors import brief
 from bigsvm.estimators.arguments import IGNORED
 from bigsvm.identity import identity_of
 from bigsvm.kernels import Kernel
@@ -79,4 +80,7 @@ def told(value: object) -> str:
         return repr(sorted(value, key=repr))
     if callable(value):
         return f"{getattr(value, '__qualname__', type(value).__name__)} {identity_of(value)}"
-    return repr(value)
+    try:
+        return repr(value)
+    except ValueError:  # a whole number of more than 4300 digits, which no parameter may be
+        return brief(value)

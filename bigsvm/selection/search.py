@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.errors import AdviceWarning, ParameterError
+from bigsvm.errors import AdviceWarning, ParameterError, brief
 from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
@@ -210,7 +210,7 @@ class SearchCV(BaseEstimator):
             return SCORE
         if self.refit not in self.scoring:
             raise ParameterError(
-                f"refit is {self.refit!r}, and there are several scores; name the one that "
+                f"refit is {brief(self.refit)}, and there are several scores; name the one that "
                 f"decides: {', '.join(sorted(map(str, self.scoring)))}"
             )
         return str(self.refit)
@@ -281,7 +281,7 @@ def searched(
     names = sorted({name for point in candidates for name in point})
     search = {
         "points": repr([told(point) for point in candidates]),
-        "halving": repr((factor, score)),
+        "halving": f"({told(factor)}, {told(score)})",
         "warm starts": repr(warm_starts),
     }
     with fits.recorded(checkpoint, search, names):

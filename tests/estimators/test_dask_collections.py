@@ -5,11 +5,13 @@ from collections import Counter
 
 import dask
 import dask.array as da
+import dask.bag as db
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import bigsvm
+from bigsvm.errors import DataError
 
 ROWS = 1200
 RNG = np.random.default_rng(0)
@@ -201,3 +203,15 @@ class TestScheduler:
         np.testing.assert_array_equal(rows, X)
         assert held.fingerprint() == passed.fingerprint()
         np.testing.assert_array_equal(held.column_means(), passed.column_means())
+
+
+@pytest.mark.parametrize("make", [lambda: db.from_sequence(X.tolist()), lambda: dask.delayed(X)])
+def test_what_is_no_table_is_refused(make, tmp_path):
+    fitted = bigsvm.SVC().fit(X[:50], Y[:50])
+    for use in (
+        lambda rows: bigsvm.SVC().fit(rows, Y),
+        fitted.predict,
+        lambda rows: bigsvm.write_store(tmp_path / "store.zarr", rows, Y),
+    ):
+        with pytest.raises(DataError, match="of Dask, which is no table"):
+            use(make())

@@ -21,7 +21,9 @@ def fitted():
     return bigsvm.SVC().fit(X, Y)
 
 
-@pytest.mark.parametrize("rows", [MASKED, da.ma.masked_greater(LAZY, 1.0), MASKED_BLOCKS])
+@pytest.mark.parametrize(
+    "rows", [MASKED, list(MASKED), da.ma.masked_greater(LAZY, 1.0), MASKED_BLOCKS]
+)
 class TestRows:
     @pytest.mark.parametrize("memory", ["1GB", "3MB"])
     @pytest.mark.parametrize("estimator", [bigsvm.SVC(), bigsvm.SVR(), bigsvm.OneClassSVM()])
@@ -83,6 +85,14 @@ def test_searches_refuse_them():
         bigsvm.cross_validate(bigsvm.SVC(), MASKED, Y, cv=3)
     with pytest.raises(DataError, match="y has values under a mask"):
         bigsvm.cross_validate(bigsvm.SVC(), X, MASKED_Y, cv=3)
+
+
+def test_a_list_with_a_masked_label_is_refused(tmp_path):
+    labels = [np.ma.masked, *Y[1:]]
+    with pytest.raises(DataError, match="y has values under a mask"):
+        bigsvm.SVC().fit(X, labels)
+    with pytest.raises(DataError, match="y has values under a mask"):
+        bigsvm.write_store(tmp_path / "store.zarr", X, labels)
 
 
 def test_a_mask_of_nothing_is_taken(fitted):
