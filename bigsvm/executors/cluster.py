@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.rows import bytes_of, stack_rows
+from bigsvm.data.rows import bytes_of, rows_at, stack_rows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
 from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
-from bigsvm.executors.local import Partial
+from bigsvm.executors.executor import Executor, Partial
 from bigsvm.executors.messages import Ascending, Chosen, Job, NamedRows, Unit
 from bigsvm.executors.passes import results_of
 from bigsvm.executors.replies import Expected
+from bigsvm.executors.weighted import WeightedRows
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.tiles import value_seconds
+from bigsvm.gram.weights import weighted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.executors.weighted import WeightedRows
+    from bigsvm.executors.products import Gather
     from bigsvm.executors.workforce import Workforce
+    from bigsvm.executors.working_rows import Gathered
     from bigsvm.gram import KernelTiles
+    from bigsvm.gram.weights import Weights
 
 UNIT_BYTES = 64 << 20
 """Most bytes of the rows of a unit: a worker reads and keeps it as a whole."""
@@ -55,7 +59,7 @@ SHARE_MOVED = 3
 """Weighted rows take 1 / this of a worker's memory at most; they are there packed as well."""
 
 
-class ClusterExecutor:
+class ClusterExecutor(Executor):
     """Computes passes on workers, which read the rows themselves.
 
     Parameters
@@ -86,8 +90,9 @@ class ClusterExecutor:
         block_bytes: int,
         name: str = "bigsvm-pass",
     ) -> None:
+        super().__init__(source)
         self._name = name
-        self._force, self._source, self._tiles = workforce, source, tiles
+        self._force, self._tiles = workforce, tiles
         self._auditor = Auditor(source, tiles, lambda: workforce.n_threads)
         self._block_bytes, self.is_sparse = block_bytes, source.is_sparse
         portable = source.portable()
@@ -107,17 +112,44 @@ class ClusterExecutor:
                 workforce.owners[self._sent.name, unit.start, unit.stop] = address
         self._seconds = value_seconds(source)
 
-    def wait_for_workers(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait for the first workers; see `Workforce.wait_for_workers`."""
         self._force.wait_for_workers()
+
+    def among(
+        self, rows: Gathered, at: I8, places: I8, weights: Weights, *, tiles: KernelTiles
+    ) -> F8:
+        """``K(at, places) @ weights`` among gathered rows; see `Products.among`."""
+        moved = weighted_rows(weights)
+        if not self.is_worth_sending(len(at), len(moved)):
+            return super().among(rows, at, places, weights, tiles=tiles)
+        held = WeightedRows.held(rows.at_places(places[moved]), weights[moved])
+        exact = bool(tiles.dtype == np.float64)
+        return self.at_rows(rows.indices[at], held, exact=exact, among=rows.indices)
+
+    def exact_at(
+        self, rows: I8, support: I8, weights: F8, gather: Gather, *, tiles: KernelTiles, step: int
+    ) -> F8:
+        """``K(rows, support) @ weights`` in float64; see `Products.exact_at`."""
+        if not self.is_worth_sending(len(rows), len(support), exact=True):
+            return super().exact_at(rows, support, weights, gather, tiles=tiles, step=step)
+        return self.at_rows(rows, _gathered(support, weights, gather, step), exact=True)
+
+    def exact_halves(
+        self, support: I8, weights: F8, gather: Gather, *, tiles: KernelTiles, step: int
+    ) -> F8:
+        """``K(support, support) @ weights`` in float64; see `Products.exact_halves`."""
+        if not self.is_worth_sending(len(support), len(support), exact=True):
+            return super().exact_halves(support, weights, gather, tiles=tiles, step=step)
+        return self.halves(support, _gathered(support, weights, gather, step))
 
     @cached_property
     def _edges(self) -> I8:
         """First row of each unit, then the number of rows; by the workers there are at first."""
         if self._blocks is not None:
             return self._blocks.edges
-        n_rows = self._source.n_rows
-        most = self._unit_bytes / max(self._source.bytes_per_row, 1e-9)
+        n_rows = self.source.n_rows
+        most = self._unit_bytes / max(self.source.bytes_per_row, 1e-9)
         few = n_rows / (UNITS_PER_THREAD * self._force.n_threads)
         size = max(1, int(min(most, few) // self._align)) * self._align
         return np.append(np.arange(0, n_rows, size), n_rows)
@@ -137,7 +169,7 @@ class ClusterExecutor:
         """Weighted rows that every worker has memory for."""
         return max(
             PARTNERS_PER_TILE,
-            int(self._force.memory / SHARE_MOVED / max(self._source.bytes_per_row, 1.0)),
+            int(self._force.memory / SHARE_MOVED / max(self.source.bytes_per_row, 1.0)),
         )
 
     def run(
@@ -206,13 +238,13 @@ class ClusterExecutor:
         return n_rows * weighted.n * self._seconds * (2 if exact else 1)
 
     def _seconds_to_read(self, unit: Unit) -> float:
-        return (unit.stop - unit.start) * self._source.bytes_per_row / READ_RATE
+        return (unit.stop - unit.start) * self.source.bytes_per_row / READ_RATE
 
     def is_worth_sending(self, n_rows: int, n_partners: int, *, exact: bool = False) -> bool:
         """Whether workers have a product of so many rows and partners sooner than this process."""
         each = self._seconds * (2 if exact else 1)
         here = n_rows * n_partners * each / self._tiles.threads
-        moved = n_partners * (self._source.bytes_per_row + 8) * len(self._force.ready())
+        moved = n_partners * (self.source.bytes_per_row + 8) * len(self._force.ready())
         there = 2 * LATENCY + moved / BANDWIDTH + n_rows * n_partners * each / self.threads
         return n_rows > 0 and here > there
 
@@ -326,7 +358,7 @@ class ClusterExecutor:
     def take(self, indices: I8) -> Rows:
         """Rows at `indices` (any order), in that order; workers read them."""
         order = np.argsort(indices, kind="stable")
-        source, first = self._source, 0
+        source, first = self.source, 0
         most = max(1, int(SENT_UNIT_BYTES / max(source.bytes_per_row, 1.0)))
         asked: list[I8] = []
         calls = []
@@ -382,7 +414,7 @@ class ClusterExecutor:
         """Return a unit with its rows, or with Dask's future of them; and the bytes to send."""
         if self._blocks is not None:
             return unit._replace(rows=self._blocks.future(unit.start)), 0
-        rows = self._source.read(unit.start, unit.stop)
+        rows = self.source.read(unit.start, unit.stop)
         return unit._replace(rows=rows), bytes_of(rows)
 
     def _units(self, start: int, stop: int) -> Iterator[Unit]:
@@ -404,7 +436,7 @@ class ClusterExecutor:
         return max(1, min(by_values, SUMS_PER_TASK // max(weighted.n_functions, 1)))
 
     def _check_memory(self, weighted: WeightedRows) -> None:
-        needed = 2 * weighted.n * self._source.bytes_per_row
+        needed = 2 * weighted.n * self.source.bytes_per_row
         if needed > self._force.memory:
             raise MemoryBudgetError(
                 f"{weighted.n} rows that have moved take {needed:.0f} bytes on each worker, where "
@@ -428,3 +460,7 @@ def _chosen(numbers: I8) -> Chosen:
     if stop - first == len(numbers):
         return Chosen(first, stop)
     return Chosen(first, stop, listed=Ascending.of(numbers))
+
+
+def _gathered(support: I8, weights: F8, gather: Gather, at_once: int) -> WeightedRows:
+    return WeightedRows(weights, lambda places: rows_at(gather(support[places])), at_once=at_once)

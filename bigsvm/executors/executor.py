@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
+
+from bigsvm.executors.products import Products
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8
-    from bigsvm.executors.local import Partial
     from bigsvm.executors.weighted import WeightedRows
 
 
-class Executor(Protocol):
+class Partial(NamedTuple):
+    """What a pass adds to the rows of a block, and what computing it has cost.
+
+    Attributes
+    ----------
+    start, stop : int
+        Rows of the block.
+    kept : (m,) int64 or None
+        Places of the rows with sums, counted from `start`; None for all rows of the block.
+    added : (m,) or (m, k) float64
+        Sums over the kernel values of each row.
+    evaluations : int
+        Kernel values computed.
+    seconds, cpu_seconds : float
+        Since the last block: reading and computing, and the CPU time of all threads meanwhile.
+    """
+
+    start: int
+    stop: int
+    kept: I8 | None
+    added: F8
+    evaluations: int
+    seconds: float
+    cpu_seconds: float
+
+
+class Executor(Products):
     """Computes sums over kernel values for rows of a source."""
 
     @property
+    @abstractmethod
     def threads(self) -> int:
         """Threads that compute."""
 
     @property
     def partners_at_once(self) -> int:
         """Weighted rows for one pass, even if this process has no memory for all of them."""
+        return 0
 
+    @abstractmethod
     def run(
         self,
         weighted: WeightedRows,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigsvm.data.rows import RowsAt
+from bigsvm.executors.executor import Executor, Partial
 from bigsvm.gram import Partners
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import WEIGHTS_PER_EVALUATION, FunctionWeights
@@ -37,32 +38,6 @@ class Block(NamedTuple):
     rows: RowsAt
 
 
-class Partial(NamedTuple):
-    """What a pass adds to the rows of a block, and what computing it has cost.
-
-    Attributes
-    ----------
-    start, stop : int
-        Rows of the block.
-    kept : (m,) int64 or None
-        Places of the rows with sums, counted from `start`; None for all rows of the block.
-    added : (m,) or (m, k) float64
-        Sums over the kernel values of each row.
-    evaluations : int
-        Kernel values computed.
-    seconds, cpu_seconds : float
-        Since the last block: reading and computing, and the CPU time of all threads meanwhile.
-    """
-
-    start: int
-    stop: int
-    kept: I8 | None
-    added: F8
-    evaluations: int
-    seconds: float
-    cpu_seconds: float
-
-
 def partial_sums(
     tiles: KernelTiles,
     block: Block,
@@ -81,7 +56,7 @@ def partial_sums(
     return sums
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """Computes passes on the threads of this process; the next block is read ahead.
 
     Parameters
@@ -96,15 +71,18 @@ class LocalExecutor:
     ----------
     is_sparse : bool
         Whether rows are sparse.
-    partners_at_once : int
-        0, as memory is the caller's.
     """
 
     def __init__(self, source: RowSource, tiles: KernelTiles, *, block_bytes: int) -> None:
-        self._source, self._block_bytes = source, block_bytes
+        super().__init__(source)
+        self._block_bytes = block_bytes
         self._tiles = tiles.with_threads(tiles.threads)
-        self.threads, self.is_sparse = tiles.threads, source.is_sparse
-        self.partners_at_once = 0
+        self.is_sparse = source.is_sparse
+
+    @property
+    def threads(self) -> int:
+        """Threads of the tiles."""
+        return self._tiles.threads
 
     def run(
         self,
@@ -156,7 +134,7 @@ class LocalExecutor:
         prepared = self._tiles.prepared(partners, piece.weights)
         step = rows_at_once(partners, prepared)
         wall, cpu = time.monotonic(), time.process_time()
-        for block in blocks(self._source, start, stop, step, self._block_bytes, skip):
+        for block in blocks(self.source, start, stop, step, self._block_bytes, skip):
             begin = None
             if initial is not None:
                 begin = initial[block.start - first : block.stop - first]

@@ -15,6 +15,7 @@ from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.messages import Job
 from bigsvm.executors.workforce import Workforce
+from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.fit.dual import make_dual
 from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
@@ -33,7 +34,6 @@ from bigsvm.training.events import Joined, Left
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
-from bigsvm.working_sets.held_rows import WorkingRows
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
 if TYPE_CHECKING:
@@ -267,9 +267,9 @@ class Trainer:
             source, dual, self._tiles, plan, start=start, point=point, watch=watch,
             seed=parameters.seed, limits=limits, listener=listener, saver=saver,
         )  # fmt: skip
-        cluster = None
+        executor = None
         if self._workforce is not None:
-            cluster = ClusterExecutor(
+            executor = ClusterExecutor(
                 self._workforce, source, self._tiles, block_bytes=plan.block_bytes
             )
         return Decomposition(
@@ -278,7 +278,7 @@ class Trainer:
             whole=whole,
             disk=disk,
             certify=self._certifies,
-            cluster=cluster,
+            executor=executor,
         ).run()
 
 

@@ -19,6 +19,7 @@ from bigsvm.data.rows import RowsAt, bytes_of, is_sparse
 from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors.cluster import ClusterExecutor
+from bigsvm.executors.executor import Partial
 from bigsvm.executors.local import Block, blocks, rows_at_once
 from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import KernelTiles, Partners
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.executors.local import Partial
+    from bigsvm.executors.executor import Partial
     from bigsvm.executors.workforce import Workforce
     from bigsvm.gram.weights import Weights
     from bigsvm.kernels import Kernel
@@ -162,7 +163,7 @@ def _from_workers(
         workforce, source, tiles, block_bytes=block_bytes, name="bigsvm-predict"
     )
     with checked_by(check):
-        executor.wait_for_workers()
+        executor.wait_until_ready()
     of_model = bytes_of(vectors)
     if 2 * of_model > workforce.memory:
         raise MemoryBudgetError(

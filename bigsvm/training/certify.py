@@ -18,33 +18,25 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from bigsvm.data.rows import rows_at
 from bigsvm.errors import CheckpointError
-from bigsvm.executors.weighted import WeightedRows
+from bigsvm.executors.products import Products
 from bigsvm.gram import Partners
-from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
+from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
-from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.data.rows import Rows
     from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.executors.cluster import ClusterExecutor
+    from bigsvm.executors.products import Gather
     from bigsvm.gram import KernelTiles
-
-    Gather: TypeAlias = Callable[[I8], Rows]
 
 EXACT_EVALUATIONS = 2e6
 """If n · n_SV is at most this, all outputs are recomputed in float64: a hundredth of a second."""
 ROWS_AT_ONCE = 1 << 14
 """Most vectors whose products with the support rows are summed up together."""
-EVALUATIONS_PER_LOOK = 10**8
-"""Kernel evaluations between two checks: a second in one thread, for 200 columns."""
 TRIED = 1024
 """Support rows that are sampled to estimate the float32 error of outputs."""
 DOUBT = 4.0
@@ -70,8 +62,8 @@ class Exact:
     by_halves : bool
         Whether half of the kernel values among the support rows are computed, and used twice.
         Otherwise all are computed; the last bits differ.
-    cluster : ClusterExecutor, optional
-        Computes large products, with the same bits.
+    executor : Products, optional
+        Computes the products; by default this process does.
     """
 
     def __init__(
@@ -82,21 +74,13 @@ class Exact:
         *,
         rows_at_once: int,
         by_halves: bool = True,
-        cluster: ClusterExecutor | None = None,
+        executor: Products | None = None,
     ) -> None:
-        self._cluster = cluster
+        self._executor = executor or Products(source)
         self.source, self.tiles, self._gather = source, tiles, gather
         self._step = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE))
         self.by_halves = by_halves
         self._gram_rows, self._gram = np.empty(0, np.int64), np.empty((0, 0))
-
-    def rows(self, indices: I8) -> Rows:
-        """Rows at (m,) int64 `indices`."""
-        return self._gather(indices)
-
-    def partners(self, rows: Rows) -> Partners:
-        """Pack rows as partners."""
-        return Partners(self.tiles.values, rows, for_sparse_rows=self.source.is_sparse)
 
     def gram(self, rows: I8, /) -> F8:
         """Kernel values among rows (m,), (m, m); not computed again for the rows of the last call.
@@ -104,8 +88,10 @@ class Exact:
         One function after the other often asks for the same rows.
         """
         if not np.array_equal(rows, self._gram_rows):
-            gathered, gram = self.rows(rows), np.empty((len(rows), len(rows)))
-            self.tiles.evaluate(gathered, self.partners(gathered), gram)
+            gathered, gram = self._gather(rows), np.empty((len(rows), len(rows)))
+            sparse = self.source.is_sparse
+            partners = Partners(self.tiles.values, gathered, for_sparse_rows=sparse)
+            self.tiles.evaluate(gathered, partners, gram)
             self._gram_rows, self._gram = rows, gram
         return self._gram
 
@@ -115,47 +101,10 @@ class Exact:
         Bits do not depend on `rows_at_once`, if it is at least a tile.
         """
         support = weighted_rows(beta)
-        halves = self.by_halves and np.array_equal(rows, support)
-        cluster = self._cluster
-        if cluster is not None and cluster.is_worth_sending(len(rows), len(support), exact=True):
-            weighted = WeightedRows(
-                beta[support], lambda places: rows_at(self.rows(support[places])),
-                at_once=self._step,
-            )  # fmt: skip
-            if halves:
-                return cluster.halves(support, weighted)
-            return cluster.at_rows(rows, weighted, exact=True)
-        if halves:
-            return self._among(support, beta[support])
-        out = np.zeros((len(rows), *beta.shape[1:]))
-        for low in range(0, len(support), self._step):
-            chosen = support[low : low + self._step]
-            partners = self.partners(self.rows(chosen))
-            step = max(1, min(self._step, EVALUATIONS_PER_LOOK // max(partners.n, 1)))
-            for first in range(0, len(rows), step):
-                check_interrupt()
-                part = slice(first, first + step)
-                self.tiles.multiply(self.rows(rows[part]), partners, beta[chosen], out[part])
-        return out
-
-    def _among(self, support: I8, weights: F8) -> F8:
-        """``K(support, support) @ weights`` from half of the kernel values."""
-        along, down = np.zeros_like(weights), np.zeros_like(weights)
-        for low in range(0, len(support), self._step):
-            part = slice(low, low + self._step)
-            gathered = self.rows(support[part])
-            partners = self.partners(gathered)
-            # Rows to the end of the last column's block on the diagonal.
-            stop = -(-(low + partners.n) // PARTNERS_PER_TILE) * PARTNERS_PER_TILE
-            for first in range(0, min(stop, len(support)), self._step):
-                some = slice(first, first + self._step)
-                self.tiles.multiply_half(
-                    gathered if first == low else self.rows(support[some]), partners,
-                    (weights[some], weights[part]), along[some], down[part],
-                    corner=(first, low),
-                )  # fmt: skip
-        along += down
-        return along
+        how: dict[str, Any] = {"tiles": self.tiles, "step": self._step}
+        if self.by_halves and np.array_equal(rows, support):
+            return self._executor.exact_halves(support, beta[support], self._gather, **how)
+        return self._executor.exact_at(rows, support, beta[support], self._gather, **how)
 
 
 def certify(
@@ -170,7 +119,7 @@ def certify(
     inherited_error: Callable[[], float] = lambda: 0.0,
     rows_at_once: int = ROWS_AT_ONCE,
     by_halves: bool = True,
-    cluster: ClusterExecutor | None = None,
+    executor: Products | None = None,
 ) -> Standing:
     """Return the standing of a point by outputs in float64; polish it first where few rows matter.
 
@@ -190,7 +139,7 @@ def certify(
         all outputs are recomputed.
     rows_at_once : int
         Most rows that are gathered together.
-    by_halves, cluster
+    by_halves, executor
         See `Exact`.
 
     Returns
@@ -210,7 +159,7 @@ def certify(
     with tiles.exact() as exact_tiles:
         exact = Exact(
             source, exact_tiles, gather,
-            rows_at_once=rows_at_once, by_halves=by_halves, cluster=cluster,
+            rows_at_once=rows_at_once, by_halves=by_halves, executor=executor,
         )  # fmt: skip
         beta = dual.formulation.per_output(alpha)
         support = weighted_rows(beta)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.executors.executor import Executor
+    from bigsvm.executors.working_rows import WorkingRows
     from bigsvm.gram import KernelTiles
-    from bigsvm.working_sets.held_rows import WorkingRows
 
 
 def confirm(

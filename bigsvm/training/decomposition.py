@@ -27,6 +27,7 @@ import numpy as np
 from bigsvm.duals.dual import EndlessError
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.weighted import WeightedRows
+from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.interruption import checked_by
 from bigsvm.training import events
@@ -40,13 +41,11 @@ from bigsvm.training.sweep import Passes
 from bigsvm.training.uncertified import UncertifiedStop
 from bigsvm.working_sets.choice import Choice
 from bigsvm.working_sets.functions import moved_in
-from bigsvm.working_sets.held_rows import WorkingRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bigsvm.duals.dual import Standing
-    from bigsvm.executors.cluster import ClusterExecutor
     from bigsvm.executors.executor import Executor
     from bigsvm.gram.disk import DiskCache
     from bigsvm.training.result import TrainingResult
@@ -78,8 +77,8 @@ class Decomposition:
     certify : bool
         Whether the run has to certify `tol`. If not, it ends once more rows are not worth their
         time.
-    cluster : ClusterExecutor, optional
-        Computes passes, large products, and reads rows. The coordinator has the rest.
+    executor : Executor, optional
+        Computes passes and large products, and reads rows; by default this process does.
     by_halves : bool
         See `Exact`.
     """
@@ -92,17 +91,17 @@ class Decomposition:
         whole: bool = False,
         disk: DiskCache | None = None,
         certify: bool = True,
-        cluster: ClusterExecutor | None = None,
+        executor: Executor | None = None,
         by_halves: bool = True,
     ) -> None:
         source, dual, tiles, plan = run.source, run.dual, run.tiles, run.plan
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self._run, self.listener = run, run.listener
         self.tol = tol
-        self._cluster, self._by_halves = cluster, by_halves
-        self._executor: Executor
-        self._executor = cluster or LocalExecutor(source, tiles, block_bytes=plan.block_bytes)
-        self._rows = WorkingRows(source, cluster.take if cluster else None)
+        self._by_halves = by_halves
+        if executor is None:
+            executor = LocalExecutor(source, tiles, block_bytes=plan.block_bytes)
+        self._executor, self._rows = executor, WorkingRows(source, executor.take)
         self._stop: StopReason | None = None
         self._standing: Standing | None = None
         self._watch = run.watch
@@ -110,7 +109,7 @@ class Decomposition:
             dual, source, plan, tol=tol, whole=whole, certifies=certify, rng=run.rng
         )
         self._uncertified = None if certify else UncertifiedStop(run, self._choice)
-        self._solve = Solve(run, self._rows, self._choice, disk, cluster)
+        self._solve = Solve(run, self._rows, self._choice, disk, executor)
         self._passes = Passes(
             self._executor, plan, self._rows, self.count,
             watch=self._watch, listener=run.listener, pause=run.pause,
@@ -156,8 +155,7 @@ class Decomposition:
         }
         try:
             with checked_by(self._watch.check):
-                if self._cluster is not None:
-                    self._cluster.wait_for_workers()
+                self._executor.wait_until_ready()
                 while self._stop is None:
                     self._run.give_back_memory()
                     phases[self.count.phase]()
@@ -353,7 +351,7 @@ class Decomposition:
                 inherited_error=self._inherited_error,
                 rows_at_once=self.plan.exact_rows,
                 by_halves=self._by_halves,
-                cluster=self._cluster,
+                executor=self._executor,
             )
         self._run.computed_outputs = True
         return standing

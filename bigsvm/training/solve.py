@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.executors.working_rows import Gathered
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.training import events
 from bigsvm.training.state import Phase
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.functions import ActiveFunctions
-from bigsvm.working_sets.held_rows import Gathered
 from bigsvm.working_sets.lanes import LaneLimits
 from bigsvm.working_sets.shrinking import leaves_out
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, only_computed
 from bigsvm.working_sets.together import ModelSteps
 
 if TYPE_CHECKING:
-    from bigsvm.executors.cluster import ClusterExecutor
+    from bigsvm.executors.products import Products
+    from bigsvm.executors.working_rows import WorkingRows
     from bigsvm.gram.disk import DiskCache, DiskRows
     from bigsvm.training.run import Run
     from bigsvm.working_sets.choice import Choice
-    from bigsvm.working_sets.held_rows import WorkingRows
     from bigsvm.working_sets.subproblem import WorkingProblem
 
 MANY_STEPS = 10**6
@@ -47,7 +47,7 @@ class Solve:
         Chooses the working sets.
     disk : DiskCache, optional
         Keeps kernel rows of a working set of all rows.
-    cluster : ClusterExecutor, optional
+    executor : Products
         Computes large products among the active rows.
     """
 
@@ -57,9 +57,9 @@ class Solve:
         rows: WorkingRows,
         choice: Choice,
         disk: DiskCache | None,
-        cluster: ClusterExecutor | None = None,
+        executor: Products,
     ) -> None:
-        self._cluster = cluster
+        self._executor = executor
         self._run, self._rows, self._choice, self._disk = run, rows, choice, disk
         self._buffer = RowBuffer(run.plan.gram_bytes)
         self._inherits: bool | None = None  # whether an earlier process left kernel rows on disk
@@ -172,7 +172,7 @@ class Solve:
             gathered = self._rows.gathered(rows)
         return kind(
             run.dual, run.tiles, gathered, rows, alpha, outputs,
-            has_all_rows=has_all_rows, cluster=self._cluster,
+            has_all_rows=has_all_rows, executor=self._executor,
         )  # fmt: skip
 
     def _work_on(self, active: ActiveRows) -> Progress:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowsAt
     from bigsvm.executors.executor import Executor
+    from bigsvm.executors.working_rows import WorkingRows
     from bigsvm.gram.weights import Weights
     from bigsvm.training.state import Counters
     from bigsvm.training.watch import Watch
-    from bigsvm.working_sets.held_rows import WorkingRows
 
 
 class Passes:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.data.row_source import RowSource
-    from bigsvm.executors.local import Partial
+    from bigsvm.executors.executor import Partial
     from bigsvm.gram import KernelTiles
     from bigsvm.training.state import Counters, Limits
 

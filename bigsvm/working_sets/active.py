@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bigsvm.duals.dual import Start
-from bigsvm.executors.weighted import WeightedRows
+from bigsvm.executors.products import Products
 from bigsvm.gram import Partners
-from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
-from bigsvm.gram.weights import weighted_rows
-from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.choice import WorkingSet
 from bigsvm.working_sets.newton_problem import NewtonProblem
 from bigsvm.working_sets.shrinking import ShrinkingProblem, leaves_out
@@ -25,10 +22,9 @@ from bigsvm.working_sets.subproblem import SubProblem
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.executors.cluster import ClusterExecutor
+    from bigsvm.executors.working_rows import Gathered
     from bigsvm.gram import KernelTiles
     from bigsvm.working_sets.choice import Choice
-    from bigsvm.working_sets.held_rows import Gathered
     from bigsvm.working_sets.lanes import LaneLimits
     from bigsvm.working_sets.subproblem import Memory, WorkingProblem
 
@@ -46,8 +42,8 @@ class ActiveRows:
         Changed in place by `absorb`.
     has_all_rows : bool
         Whether these are all rows, whose outputs a sweep brings up to date instead.
-    cluster : ClusterExecutor, optional
-        Computes large products.
+    executor : Products, optional
+        Computes large products; by default this process does.
     """
 
     def __init__(
@@ -60,9 +56,9 @@ class ActiveRows:
         outputs: F8,
         *,
         has_all_rows: bool = False,
-        cluster: ClusterExecutor | None = None,
+        executor: Products | None = None,
     ) -> None:
-        self.cluster = cluster
+        self.executor = executor or Products(rows.source)
         self.dual, self.tiles, self.rows, self.indices = dual, tiles, rows, indices
         self.alpha, self.outputs = alpha, outputs
         self.has_all_rows = has_all_rows
@@ -180,7 +176,7 @@ class ActiveRows:
         others = np.ones(len(self), np.bool_)
         others[places] = False
         rest = np.flatnonzero(others)
-        added = self._added(rest, places, change)
+        added = self._product(rest, places, change)
         self.outputs[rest] += added
         self.outputs[places] = self.dual.outputs_from(gradient, alpha, rows)
         moved_any = bool((alpha != self.alpha[places]).any())
@@ -190,14 +186,14 @@ class ActiveRows:
     def kernel_row(self, place: int) -> F8:
         """Kernel values, (b,), of these rows with the one at `place`."""
         everything, partner = np.arange(len(self)), np.array([place])
-        return self._added(everything, partner, np.ones(1))
+        return self._product(everything, partner, np.ones(1))
 
     def product(self, change: F8) -> F8:
         """``K @ change`` among these rows, (b,) or (b, k); half of K among moved rows is used."""
         moved = change.reshape(len(self), -1).any(axis=1)
         places, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
         product, among = np.empty_like(change), np.zeros_like(change[places])
-        product[rest] = self._added(rest, places, change[places])
+        product[rest] = self._product(rest, places, change[places])
         if len(places):
             rows = self.rows.at_places(places)
             partners = Partners.of_rows_like(self.tiles.values, rows)
@@ -205,21 +201,6 @@ class ActiveRows:
         product[places] = among
         return product
 
-    def _added(self, rows: I8, places: I8, change: F8) -> F8:
-        """``K(rows, places) @ change``, for those at `places` that have moved."""
-        moved = weighted_rows(change)
-        if self.cluster is not None and self.cluster.is_worth_sending(len(rows), len(moved)):
-            held = WeightedRows.held(self.rows.at_places(places[moved]), change[moved])
-            return self.cluster.at_rows(
-                self.indices[rows], held, exact=self.is_exact, among=self.indices
-            )
-        added = np.zeros((len(rows), *change.shape[1:]))
-        if len(moved) and len(rows):
-            partners = Partners.of_rows_like(self.tiles.values, self.rows.at_places(places[moved]))
-            weights = self.tiles.prepared(partners, change[moved])
-            step = max(1, int(EVALUATIONS_AT_ONCE / partners.n))
-            for low in range(0, len(rows), step):
-                check_interrupt()
-                part = slice(low, low + step)
-                self.tiles.multiply(self.rows.at_places(rows[part]), partners, weights, added[part])
-        return added
+    def _product(self, at: I8, places: I8, weights: F8) -> F8:
+        """``K(at, places) @ weights``."""
+        return self.executor.among(self.rows, at, places, weights, tiles=self.tiles)

@@ -109,7 +109,7 @@ class ActiveFunctions(ActiveRows):
         """Rows of one function alone."""
         return ActiveRows(
             self.dual.functions[c], self.tiles, self.rows, self.indices, alpha, outputs,
-            has_all_rows=self.has_all_rows, cluster=self.cluster,
+            has_all_rows=self.has_all_rows, executor=self.executor,
         )  # fmt: skip
 
     def _views(self) -> list[tuple[int, list[F8]]]:

@@ -11,11 +11,11 @@ from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
+from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram import KernelTiles
 from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF
 from bigsvm.training.certify import Exact, certify
-from bigsvm.working_sets.held_rows import WorkingRows
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def narrow(monkeypatch):
         "tiles.WORTH_SHARING": 0.0,
     }.items():
         monkeypatch.setattr(f"bigsvm.gram.{name}", value)
-    monkeypatch.setattr("bigsvm.training.certify.PARTNERS_PER_TILE", 64)
+    monkeypatch.setattr("bigsvm.executors.products.PARTNERS_PER_TILE", 64)
 
 
 def look_at(X, y, alpha, outputs, *, tol=1e-3, C=1.0, **options):

@@ -10,11 +10,11 @@ from support.same import assert_same_bits
 
 from bigsvm.errors import CheckpointError
 from bigsvm.executors.local import LocalExecutor
+from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.training import certify as certifying
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.confirm import confirm
 from bigsvm.training.state import Limits
-from bigsvm.working_sets.held_rows import WorkingRows
 from tests.training.forged import array_of, forge, newest
 
 X, Y = blobs(600)

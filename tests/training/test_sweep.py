@@ -11,13 +11,13 @@ from support.problems import blobs, gram
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors.local import LocalExecutor
+from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.training import events
 from bigsvm.training.state import Counters, Limits
 from bigsvm.training.sweep import Passes
 from bigsvm.training.watch import Watch
-from bigsvm.working_sets.held_rows import WorkingRows
 
 N = 500
 TILE = 64

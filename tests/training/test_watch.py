@@ -9,7 +9,7 @@ import pytest
 from support.problems import blobs, decomposition
 
 from bigsvm.data.sources import ArrayRows
-from bigsvm.executors.local import Partial
+from bigsvm.executors.executor import Partial
 from bigsvm.training import events, watch
 from bigsvm.training.state import Counters, Limits, idle_share
 from bigsvm.training.watch import Watch

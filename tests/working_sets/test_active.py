@@ -8,13 +8,13 @@ from support.problems import blobs, gram
 
 from bigsvm.data.sources import ArrayRows
 from bigsvm.executors.local import LocalExecutor
+from bigsvm.executors.working_rows import Gathered, WorkingRows
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.training.state import Counters
 from bigsvm.training.sweep import Passes
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.choice import WorkingSet
-from bigsvm.working_sets.held_rows import Gathered, WorkingRows
 
 K = 3
 

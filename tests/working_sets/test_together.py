@@ -11,6 +11,7 @@ from support.resuming import StopAt, assert_resumed_to_the_same_bits, with_check
 
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.from_arrays import write_store
+from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram.low_rank import SMALLEST_RANK, rank_of_model
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.interruption import checked_by
@@ -20,7 +21,6 @@ from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 from bigsvm.working_sets import choice
 from bigsvm.working_sets.active import ActiveRows
-from bigsvm.working_sets.held_rows import WorkingRows
 from bigsvm.working_sets.together import ModelSteps
 
 
@@ -36,7 +36,7 @@ def steps(monkeypatch):
     gains = []
     take = ModelSteps.take
 
-    def taken(self, *, tol):
+    def taken(self, *, tol=0.0):
         gains.append(take(self, tol=tol))
         return gains[-1]
 
@@ -71,7 +71,7 @@ def test_each_step_is_uphill_and_outputs_stay_exact(capacity, within):
         assert buffer.n_touched == 400 * rank_of_model(400, plan.gram_bytes, wanted=768)
         before = 0.0
         for _ in range(12):
-            gain = steps.take(lambda: None)
+            gain = steps.take()
             standing = active.optimality()
             assert gain >= -1e-6 * standing.objective
             np.testing.assert_allclose(
