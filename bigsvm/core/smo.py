@@ -547,6 +547,7 @@ def _keep_rows(s: PairState, slots: I4, used: I8, i: int, j: int) -> None:
 
 def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
     """Make the loop of one rule: a first run compiles 2.1 s instead of 3.8 s for all of them."""
+    by_gain, by_curvature = rule in (HMG, GAIN), rule == SECOND_ORDER
 
     def advance(
         s: PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
@@ -561,7 +562,7 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
                     return CONVERGED, -1
                 refresh(s)
                 continue
-            if rule >= HMG and not exact and _chooses_by_gain(s, rule, i):
+            if by_gain and not exact and _chooses_by_gain(s, rule, i):
                 a, b = _column(s, s.pair[0]), _column(s, s.pair[1])
                 if slots[a] < 0 or slots[b] < 0:
                     _keep_rows(s, slots, used, -1, -1)
@@ -573,7 +574,7 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
                     i, j = t, v
                 elif rule == GAIN:
                     return STALLED, -1
-            if rule == SECOND_ORDER and not exact and slots[_column(s, i)] >= 0:
+            if by_curvature and not exact and slots[_column(s, i)] >= 0:
                 partner = _second_order_partner(s, rows, slots[_column(s, i)], i)
                 if partner >= 0 and _may_step(s, i, partner):
                     j = partner
