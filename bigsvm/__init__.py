@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from bigsvm.errors import AdviceWarning as AdviceWarning
     from bigsvm.estimators.crammer_singer import CrammerSingerSVC as CrammerSingerSVC
     from bigsvm.estimators.l2_svc import L2SVC as L2SVC
+    from bigsvm.estimators.load import load as load
     from bigsvm.estimators.one_class import L2OneClassSVM as L2OneClassSVM
     from bigsvm.estimators.one_class import OneClassSVM as OneClassSVM
     from bigsvm.estimators.path import C_path as C_path
-    from bigsvm.estimators.saved import load as load
     from bigsvm.estimators.svc import SVC as SVC
     from bigsvm.estimators.svc import NuSVC as NuSVC
     from bigsvm.estimators.svr import SVR as SVR
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bigsvm.kernels import Kernel as Kernel
     from bigsvm.models import KernelExpansion as KernelExpansion
     from bigsvm.selection.cross_validation import cross_validate as cross_validate
-    from bigsvm.selection.search import SearchCV as SearchCV
+    from bigsvm.selection.search_cv import SearchCV as SearchCV
 
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
@@ -36,7 +36,7 @@ _HOMES = {
     "C_path": "bigsvm.estimators.path",
     "CrammerSingerSVC": "bigsvm.estimators.crammer_singer",
     "L2SVC": "bigsvm.estimators.l2_svc",
-    "SearchCV": "bigsvm.selection.search",
+    "SearchCV": "bigsvm.selection.search_cv",
     "SVC": "bigsvm.estimators.svc",
     "NuSVC": "bigsvm.estimators.svc",
     "SVR": "bigsvm.estimators.svr",
@@ -46,7 +46,7 @@ _HOMES = {
     "Kernel": "bigsvm.kernels",
     "KernelExpansion": "bigsvm.models",
     "convert": "bigsvm.data.from_text",
-    "load": "bigsvm.estimators.saved",
+    "load": "bigsvm.estimators.load",
     "cross_validate": "bigsvm.selection.cross_validation",
     "open_store": "bigsvm.data.store",
     "scale_store": "bigsvm.data.scaling",

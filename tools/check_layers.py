@@ -41,7 +41,7 @@ ORDER = (
     "duals",
     "working_sets",
     "training",
-    "search",
+    "balls",
     "one_vs_one",
     "models",
     "interchange",

@@ -171,7 +171,7 @@ def command(
     with opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened:
         from bigsvm.report.describe import model_warnings
         from bigsvm.selection.record import fit_warnings
-        from bigsvm.selection.search import fits_of
+        from bigsvm.selection.search_cv import fits_of
 
         found = _search(opened, chosen, halving=halving, checkpoint=checkpoint)
         told = fit_warnings(fits_of(found.points), run.parameters["formulation"])
@@ -300,7 +300,7 @@ def _search(
     opened: "Opened", grid: dict[str, list[Any]], *, halving: int | None, checkpoint: "Path | None"
 ) -> Found:
     from bigsvm.selection.grid import best_of, candidates_of, mean_score
-    from bigsvm.selection.search import searched
+    from bigsvm.selection.search_cv import searched
 
     fits, display = opened.fits, opened.session.display
     candidates, n_folds, done = candidates_of(grid, fits.estimator), len(fits.folds), 0
@@ -386,7 +386,7 @@ def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
     import numpy as np
 
     from bigsvm.report.resources import peak_rss_bytes
-    from bigsvm.selection.search import results_of
+    from bigsvm.selection.search_cv import results_of
 
     table = results_of(found.points, halved=found.halved)
     peak = peak_rss_bytes()

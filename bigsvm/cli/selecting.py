@@ -106,7 +106,7 @@ def opened_fits(
         opened_session(cluster, quiet=quiet, log=log) as session,
         session.rows_to_train(run, parameters) as store,
     ):
-        from bigsvm.estimators.saved import estimator_of
+        from bigsvm.estimators.load import estimator_of
         from bigsvm.selection.fits import FoldFits
 
         groups = None if options.groups is None else _numbers_in(options.groups, store)

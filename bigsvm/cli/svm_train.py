@@ -159,7 +159,7 @@ def _cross_validation(
     """Give the lines that LIBSVM prints of a cross-validation, over all folds, and warnings."""
     import numpy as np
 
-    from bigsvm.estimators.saved import estimator_of
+    from bigsvm.estimators.load import estimator_of
     from bigsvm.selection.cross_validation import cross_validate
 
     sums: dict[str, float] = {}

@@ -109,7 +109,7 @@ class StepsTogether(Protocol):
 
 
 class Searched(Protocol):
-    """The dual of a ball, which random samples can find; see `bigsvm.search.search`."""
+    """The dual of a ball, which random samples can find; see `bigsvm.balls.search`."""
 
     @property
     def solver(self) -> str:

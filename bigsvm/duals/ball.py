@@ -95,7 +95,7 @@ LEAST_RANK = 128
 
 
 class Solver(StrEnum):
-    """The algorithm of a sampled search; see `bigsvm.search.searches`."""
+    """The algorithm of a sampled search; see `bigsvm.balls.searches`."""
 
     CVM = "cvm"
     FRANK_WOLFE = "fw"

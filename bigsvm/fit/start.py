@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.duals.problem import EarlierModel
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.training.saved import LARGEST, is_number
+from bigsvm.training.check_saved import LARGEST, is_number
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8

@@ -11,7 +11,6 @@ from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import ParameterError
 from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.crammer_singer import CrammerSingerReduction
-from bigsvm.fit.drawing import drawn_for, of_all_rows
 from bigsvm.fit.fingerprint import fingerprint_of, provenance_of
 from bigsvm.fit.gamma import find_kernel
 from bigsvm.fit.held_out import calibrate
@@ -20,6 +19,7 @@ from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.problem import are_many_classes
 from bigsvm.fit.reduction import Result, RunResources
+from bigsvm.fit.sampling import drawn_for, of_all_rows
 from bigsvm.fit.single import SingleReduction
 from bigsvm.fit.trainer import Trainer, before_training, open_checkpoint
 from bigsvm.kernels import Precomputed

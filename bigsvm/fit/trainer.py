@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
+from bigsvm.balls.search import ENDS, FirstPoints, Search
+from bigsvm.balls.searches import search_of
 from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.messages import Job
@@ -24,8 +26,6 @@ from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
 from bigsvm.interruption import checked_by
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
-from bigsvm.search.search import ENDS, FirstPoints, Search
-from bigsvm.search.searches import search_of
 from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import KEPT, Checkpoint
 from bigsvm.training.checkpoint_copy import CheckpointCopy

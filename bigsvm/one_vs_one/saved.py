@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.errors import CheckpointError
-from bigsvm.training.saved import Sizes, check_outline, check_ranges, is_number
+from bigsvm.training.check_saved import Sizes, check_outline, check_ranges, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.budget import HELD_SHARE
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
-from bigsvm.selection.together import fit_folds, why_apart
+from bigsvm.selection.folds_in_one_run import fit_folds, why_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.errors import BigsvmError
     from bigsvm.selection.fits import Fitted, FoldFits
-    from bigsvm.selection.together import FittedFolds
+    from bigsvm.selection.folds_in_one_run import FittedFolds
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from bigsvm.training.result import StopReason
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from bigsvm.fit.together import PointOfFits
+    from bigsvm.fit.folds_in_one_run import PointOfFits
     from bigsvm.selection.saved import FitContent
 
 logger = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ import safetensors
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from bigsvm.files import open_regular, part_of
-from bigsvm.fit.together import PointOfFits
+from bigsvm.fit.folds_in_one_run import PointOfFits
 from bigsvm.models.certificate import check_certificate
 from bigsvm.models.files import digest_of_tensors, save_tensors
+from bigsvm.training.check_saved import LARGEST, is_number
 from bigsvm.training.result import KnownPoint
-from bigsvm.training.saved import LARGEST, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -34,9 +34,9 @@ from bigsvm.processors import one_thread
 from bigsvm.selection.common import Data
 from bigsvm.selection.fits import Fitted
 from bigsvm.selection.folds import Fold
+from bigsvm.selection.folds_in_one_run import projected_bytes, run_name
 from bigsvm.selection.lines import LineFit, fit_line, trains_together
 from bigsvm.selection.record import FoldFit, Record
-from bigsvm.selection.together import projected_bytes, run_name
 from bigsvm.training import events
 
 if TYPE_CHECKING:

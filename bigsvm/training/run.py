@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.training import events
-from bigsvm.training.saved import RunContent
+from bigsvm.training.check_saved import RunContent
 from bigsvm.training.saving import resume
 from bigsvm.training.state import Counters, Limits, Phase, first_state
 from bigsvm.training.watch import Watch

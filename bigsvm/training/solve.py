@@ -13,9 +13,9 @@ from bigsvm.training.state import Phase
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.functions import ActiveFunctions
 from bigsvm.working_sets.lanes import LaneLimits
+from bigsvm.working_sets.model_steps import ModelSteps
 from bigsvm.working_sets.shrinking import leaves_out
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, only_computed
-from bigsvm.working_sets.together import ModelSteps
 
 if TYPE_CHECKING:
     from bigsvm.executors.products import Products

@@ -9,7 +9,7 @@ from sklearn.datasets import make_moons
 
 import bigsvm
 from bigsvm.errors import ModelError
-from bigsvm.fit import together, train
+from bigsvm.fit import folds_in_one_run, train
 from tools.benchmarks.suites.advice import BAD, GOOD, make
 
 MOONS, LABELS = make_moons(300, noise=0.2, random_state=0)
@@ -153,9 +153,9 @@ def test_a_path_warns_once_if_no_point_is_good():
 
 def test_folds_trained_together_are_told_as_alone(monkeypatch):
     together_ran = []
-    sample_of = together.sample_of
+    sample_of = folds_in_one_run.sample_of
     monkeypatch.setattr(
-        together, "sample_of", lambda *given: together_ran.append(1) or sample_of(*given)
+        folds_in_one_run, "sample_of", lambda *given: together_ran.append(1) or sample_of(*given)
     )
     search = bigsvm.SearchCV(bigsvm.SVC(gamma=1e6), {"C": [1.0, 10.0]}, cv=3, refit=False)
     with pytest.warns(bigsvm.AdviceWarning, match="lower gamma.*said of 3 of 3 fits"):

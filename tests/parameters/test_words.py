@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from bigsvm.balls.search import FirstPoints
 from bigsvm.calibration import SHAPES
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
@@ -14,7 +15,6 @@ from bigsvm.kernels import KERNELS
 from bigsvm.parameters import FIELDS, TrainingParameters, formulations, names
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import check_value, choices_of, spelled
-from bigsvm.search.search import FirstPoints
 from bigsvm.votes import RULES
 
 CHOICES = {name: choices_of(field) for name, field in FIELDS.items() if choices_of(field)}

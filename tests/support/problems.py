@@ -3,6 +3,8 @@
 import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.balls.search import ENDS, Search
+from bigsvm.balls.searches import search_of
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.rows import RowsAt
 from bigsvm.data.sources import as_row_source
@@ -12,8 +14,6 @@ from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDua
 from bigsvm.duals.formulations import CSVC
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.search.search import ENDS, Search
-from bigsvm.search.searches import search_of
 from bigsvm.training import events
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.result import StopReason

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bigsvm.search.random_rows import RandomRows
+from bigsvm.balls.random_rows import RandomRows
 from bigsvm.training import events
 from tools.benchmarks import kdd_like
 from tools.benchmarks.__main__ import main, parse

@@ -13,10 +13,10 @@ from bigsvm.fit.train import train_model
 from bigsvm.one_vs_one.log import PairLog
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
+from bigsvm.training.check_saved import ROW_STATE, SEARCH_STATE
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.events import Hooks
 from bigsvm.training.generations import newest_manifest
-from bigsvm.training.saved import ROW_STATE, SEARCH_STATE
 from bigsvm.training.state import RowState, SearchState
 from tests.training.forged import (
     CHANGES,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigsvm.training.check_saved import check_counters
 from bigsvm.training.learning_curve import LATEST, WORTH, Estimate, LearningCurve, estimate
-from bigsvm.training.saved import check_counters
 from bigsvm.training.state import Counters
 
 VALUES = {

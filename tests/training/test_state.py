@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bigsvm.training.saved import Sizes, check_ranges
+from bigsvm.training.check_saved import Sizes, check_ranges
 from bigsvm.training.state import first_state
 from bigsvm.working_sets.choice import WorkingSet
 

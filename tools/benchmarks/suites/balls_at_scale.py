@@ -100,7 +100,7 @@ class Watching:
 
     def count_draws(self) -> None:
         """Have searches of this process draw rows that are counted; no result says how many."""
-        from bigsvm.search.random_rows import RandomRows
+        from bigsvm.balls.random_rows import RandomRows
 
         draw = RandomRows.draw
 

@@ -5,12 +5,12 @@ import pytest
 from support.problems import Ball, blobs, gram
 
 import bigsvm
+from bigsvm.balls.random_rows import RandomRows
+from bigsvm.balls.search import FirstPoints
+from bigsvm.balls.stepped_core import SteppedCore
+from bigsvm.balls.stepwise import StepwiseSearch
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.kernels import Polynomial
-from bigsvm.search.random_rows import RandomRows
-from bigsvm.search.search import FirstPoints
-from bigsvm.search.stepped_core import SteppedCore
-from bigsvm.search.stepwise import StepwiseSearch
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits

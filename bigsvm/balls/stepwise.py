@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.balls.search import Search
+from bigsvm.balls.stepped_core import SteppedCore
 from bigsvm.core import sampled_steps as steps
 from bigsvm.data.rows import RowsAt, stack_rows
 from bigsvm.duals.ball import Solver
 from bigsvm.gram import Partners
-from bigsvm.search.search import Search
-from bigsvm.search.stepped_core import SteppedCore
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Counters, SearchState
 
 if TYPE_CHECKING:
     from bigsvm.arrays import I4, I8
+    from bigsvm.balls.random_rows import RandomRows
     from bigsvm.budget import TrainingPlan
     from bigsvm.gram import KernelTiles
-    from bigsvm.search.random_rows import RandomRows
 
 FEWEST_SAMPLES = 8
 """Least samples of a block."""

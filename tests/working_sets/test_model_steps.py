@@ -21,7 +21,7 @@ from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 from bigsvm.working_sets import choice
 from bigsvm.working_sets.active import ActiveRows
-from bigsvm.working_sets.together import ModelSteps
+from bigsvm.working_sets.model_steps import ModelSteps
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """Minimal enclosing balls: random-sampled search for the farthest row, and the core set it grows.
 
 The input is a ball dual and random rows of a source; the output is a core set with its weights and
-a certificate. `search` has what all searches share, `sampled` and `stepwise` their rounds. A new
+a certificate. `search` has what all searches share, `batched` and `stepwise` their rounds. A new
 solver of balls is a `Search`, which `searches` gives its name.
 """

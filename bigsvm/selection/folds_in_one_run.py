@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from bigsvm.estimators.watching import History, callbacks_of
-from bigsvm.fit.together import projected_together, train_together
-from bigsvm.fit.together import why_apart as why_fits_are_apart
+from bigsvm.fit.folds_in_one_run import projected_together, train_together
+from bigsvm.fit.folds_in_one_run import why_apart as why_fits_are_apart
 from bigsvm.selection.fits import Fitted
 from bigsvm.selection.record import Record
 from bigsvm.selection.samples import sample_rows
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.estimators.base import KernelMachine
-    from bigsvm.fit.together import PointOfFits, TrainedTogether
+    from bigsvm.fit.folds_in_one_run import PointOfFits, TrainedTogether
     from bigsvm.selection.fits import FoldFits
     from bigsvm.training.events import Event
 

@@ -12,7 +12,7 @@ from support.resuming import StopAt, assert_resumed_to_the_same_bits
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, MemoryBudgetError
-from bigsvm.fit.together import train_together, why_apart
+from bigsvm.fit.folds_in_one_run import train_together, why_apart
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks, Swept

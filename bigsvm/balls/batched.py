@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bigsvm.balls.core_set import CoreSet
+from bigsvm.balls.search import Search, largest_core
 from bigsvm.data.rows import stack_rows
-from bigsvm.search.core_set import CoreSet
-from bigsvm.search.search import Search, largest_core
 from bigsvm.training.result import StopReason
 from bigsvm.working_sets.choice import MANY_TOGETHER
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
+    from bigsvm.balls.random_rows import RandomRows
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.gram import KernelTiles
-    from bigsvm.search.random_rows import RandomRows
 
 AT_ONCE = 8
 """Points of the core set for each sample of a round."""

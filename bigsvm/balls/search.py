@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from bigsvm.balls.random_rows import most_rows_in, random_rows
 from bigsvm.core.smo import row_width
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram import Partners
 from bigsvm.interruption import check_interrupt, checked_by
-from bigsvm.search.random_rows import most_rows_in, random_rows
 from bigsvm.training import events
+from bigsvm.training.check_saved import RunContent
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
-from bigsvm.training.saved import RunContent
 from bigsvm.training.state import SURROUNDINGS_FAILED, Counters, Limits, Phase, SearchState, Stopped
 from bigsvm.training.watch import Watch
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
+    from bigsvm.balls.random_rows import RandomRows
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.duals.ball import BallDual
     from bigsvm.duals.dual import Dual
     from bigsvm.gram import KernelTiles
-    from bigsvm.search.random_rows import RandomRows
     from bigsvm.training.saving import Saver
 
 FIRST_POINTS = 20
@@ -94,7 +94,7 @@ class Search(ABC):
     Parameters
     ----------
     source : RowSource
-        See `bigsvm.search.random_rows` for how rows are drawn from it.
+        See `bigsvm.balls.random_rows` for how rows are drawn from it.
     dual : BallDual
     tiles : KernelTiles
         With the offset of the dual's formulation.

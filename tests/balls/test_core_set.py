@@ -6,8 +6,8 @@ import pytest
 import scipy.sparse as sp
 from support.problems import Ball, blobs
 
+from bigsvm.balls.core_set import CoreSet
 from bigsvm.kernels import RBF, Linear, Polynomial
-from bigsvm.search.core_set import CoreSet
 from bigsvm.training.state import SearchState
 
 KERNELS = {

@@ -11,12 +11,12 @@ import zarr
 from scipy.stats import chi2
 from support.stores import dense, make_chunks_small, make_matrix
 
+from bigsvm.balls.random_rows import ROWS_AT_ONCE, most_rows_in, random_rows
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import HeldRows, ScaledRows
 from bigsvm.interruption import checked_by
-from bigsvm.search.random_rows import ROWS_AT_ONCE, most_rows_in, random_rows
 
 N_ROWS = 1000
 BLOCK_BYTES = 1 << 14
@@ -271,7 +271,7 @@ def test_samples_of_all_rows_are_in_order(kind, make):
 
 
 def test_large_draws_come_in_parts(make, monkeypatch):
-    monkeypatch.setattr("bigsvm.search.random_rows.ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("bigsvm.balls.random_rows.ROWS_AT_ONCE", 100)
     for kind in KINDS:
         parts = [len(indices) for indices, _ in make(kind).draw(950)]
         assert sum(parts) == 950

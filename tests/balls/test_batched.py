@@ -12,14 +12,14 @@ from support.problems import Ball, blobs, dense_alpha, gram
 from support.resuming import StopAt, assert_resumed_to_the_same_bits
 from support.same import assert_same_bits
 
+from bigsvm.balls import batched as frank_wolfe
+from bigsvm.balls.batched import SampledSearch
+from bigsvm.balls.random_rows import RandomRows, random_rows
+from bigsvm.balls.search import largest_core, sample_size
 from bigsvm.budget import plan_training
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import MemoryBudgetError
-from bigsvm.search import sampled as frank_wolfe
-from bigsvm.search.random_rows import RandomRows, random_rows
-from bigsvm.search.sampled import SampledSearch
-from bigsvm.search.search import largest_core, sample_size
 from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason

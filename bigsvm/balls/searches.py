@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bigsvm.balls.batched import SampledSearch
+from bigsvm.balls.stepwise import StepwiseSearch
 from bigsvm.duals.ball import Solver
-from bigsvm.search.sampled import SampledSearch
-from bigsvm.search.stepwise import StepwiseSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bigsvm.search.search import Search
+    from bigsvm.balls.search import Search
 
 
 def search_of(solver: str) -> Callable[..., Search]:
