@@ -414,7 +414,7 @@ def resolve_gamma(
     gamma : float or {"scale", "auto", "mean-distance"}
         ``"scale"`` is 1 / (n_features · variance), or 1 where the variance is 0; ``"auto"`` is
         1 / n_features; ``"mean-distance"`` 1 / (2 · mean_distance), or 1 where that is 0: with σ²
-        = mean_distance the kernel is exp(-d² / 2σ²) (frank-wolfe.txt, section 5.2.1).
+        = mean_distance the kernel is exp(-d² / 2σ²) (Frandi et al. 2013, section 5.2.1).
     n_features : int
     variance : float
         Variance of all entries of the training rows, population form.

@@ -99,7 +99,7 @@ def gain_pair(K, g, alpha, lower, upper, last):
 
 
 def hmg_pair(K, g, alpha, lower, upper, last):
-    """hmg.txt section 2.4; before the first step, and where nobody gains, ``mvp``."""
+    """HMG of Glasmachers & Igel 2006; before the first step, and where nothing gains, ``mvp``."""
     if last is not None:
         margin = 1e-8 * (np.asarray(upper) - lower)
         near = [alpha[b] <= lower[b] + margin[b] or alpha[b] >= upper[b] - margin[b] for b in last]

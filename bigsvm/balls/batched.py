@@ -1,7 +1,7 @@
 """The sampled search: a ball found from random samples, at a cost that does not grow with n.
 
 Of r random rows the farthest from the centre is among the farthest 5 % of all with probability
-``1 − 0.95^r`` (frank-wolfe.txt, section 5.2.3). Several samples are looked at together, in one
+``1 − 0.95^r`` (Frandi et al. 2013, section 5.2.3). Several samples are looked at together, in one
 product with the core set; the farthest of each join it, and the solver takes its steps there. The
 search ends when half of the samples, or a quarter where sweeps follow, has no point outside the
 ball, which proves nothing about the other rows: only a full sweep does, see

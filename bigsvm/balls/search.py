@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bigsvm.training.saving import Saver
 
 FIRST_POINTS = 20
-"""Random rows of the initial ball (frank-wolfe.txt, section 5.2.2)."""
+"""Random rows of the initial ball (Frandi et al. 2013, section 5.2.2)."""
 WORTH_CERTIFYING = 0.08
 """With this share of all rows in the core set, a sweep costs no more than looking for others."""
 FEW_POINTS = 2048
@@ -44,7 +44,7 @@ ENDS = (StopReason.SAMPLED, StopReason.CORE_FULL)
 
 
 class FirstPoints(StrEnum):
-    """The points of the initial ball (frank-wolfe.txt, section 3)."""
+    """The points of the initial ball (Frandi et al. 2013, section 3)."""
 
     RANDOM = "random"
     PAIR = "pair"

@@ -1,4 +1,4 @@
-"""Core vector machine, Frank-Wolfe and modified Frank-Wolfe as frank-wolfe.txt has them.
+"""Core vector machine, Frank-Wolfe and modified Frank-Wolfe as Frandi et al. 2013 has them.
 
 Each iteration draws a fresh random sample and finds the row of it that is farthest from the centre
 (algorithms 1, 2 and 3 with the sampling of section 5.2.3). If that row is outside the ball, one

@@ -2,8 +2,8 @@
 
     maximise  Σ_i α_i,y_i − ½ Σ_ij K_ij α_i·α_j     subject to  α_i ≤ C_i e_{y_i},  α_i·1 = 0
 
-(crammer-singer.txt, section 3, with α = C τ and C = 1 / β.) The gradient is ``g_i = e_{y_i} − f_i``
-with ``f = K α``: −F of the paper, divided by β. By how much a row violates is
+(Crammer & Singer 2001, section 3, with α = C τ and C = 1 / β.) The gradient is
+``g_i = e_{y_i} − f_i`` with ``f = K α``: −F of the paper, divided by β. A row violates by
 
     ψ_i  =  max_{r: α_ir < C_i δ_{y_i r}} g_ir  −  min_r g_ir
 

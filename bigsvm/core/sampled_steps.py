@@ -5,8 +5,9 @@
 Each iteration looks at the next sample of rows and finds the farthest of them from the centre,
 i* = argmin (K̃a)_i. If it is outside the ball, one step with exact line search follows: towards i*,
 or for modified Frank-Wolfe away from the nearest point with weight, j* = argmax (K̃a)_j, if that
-promises more (frank-wolfe.txt, algorithms 2 and 3). No part of an iteration depends on the number
-of rows of the training set: it costs sample × points for the farthest row, and points for the step.
+promises more (Frandi et al. 2013, algorithms 2 and 3). No part of an iteration depends on the
+number of rows of the training set: it costs sample × points for the farthest row, and points for
+the step.
 
 Samples come in blocks with the kernel values of all points with their rows. If the farthest row is
 no point yet, it becomes one; its kernel values with the rest of the block are needed then. Kernel

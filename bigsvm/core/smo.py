@@ -14,11 +14,12 @@ Selection (`bigsvm.duals.box.SelectionRule`):
 
 * 0 ``mvp``: i = argmax_up g, j = argmin_low g.
 * 1 ``second_order``: the same i; j maximises (g_i − g_j)² / η_ij over low with g_j < g_i
-  (Fan, Chen & Lin 2005; hmg.txt section 1.3).
-* 2 ``hmg``: hybrid maximum gain (hmg.txt sections 2.3 and 2.4): among all pairs with one of the
-  last two variables the largest box-clipped gain ½ η μ(2μ* − μ); ``mvp`` where both of the last
-  pair are within 1e-8 box widths of a bound. Needs one new kernel row a step at most.
-* 3 ``gain``: maximum gain alone. It sticks on hmg.txt's Theorem 7; here for a test to show it.
+  (Fan, Chen & Lin 2005; Glasmachers & Igel 2006, section 1.3).
+* 2 ``hmg``: hybrid maximum gain (Glasmachers & Igel 2006, sections 2.3 and 2.4): among all pairs
+  with one of the last two variables the largest box-clipped gain ½ η μ(2μ* − μ); ``mvp`` where both
+  of the last pair are within 1e-8 box widths of a bound. Needs one new kernel row a step at most.
+* 3 ``gain``: maximum gain alone. It sticks on Theorem 7 of Glasmachers & Igel 2006, which a test
+  shows.
 
 Speed comes from search copies of the gradient in float32, ∓huge where a variable may not go up or
 down, reduced over their bits as sortable integers: LLVM vectorises an integer maximum, not a
@@ -81,7 +82,7 @@ gradients."""
 TINY_CURVATURE = 1e-12
 """Least η: duplicates have none, an indefinite kernel may have less."""
 BOUND_MARGIN = 1e-8
-"""hmg.txt section 2.4, η: how near to a bound, in widths of the box, sends HMG to ``mvp``."""
+"""How near to a bound, in widths of the box, sends HMG to ``mvp``: η of Glasmachers & Igel 2006."""
 
 LOWEST, HIGHEST = np.int32(-(2**31)), np.int32(2**31 - 1)
 
@@ -374,7 +375,7 @@ def violations(s: PairState, score: F4, quiet: NDArray[np.bool_]) -> None:
 def settle(s: PairState, settled: NDArray[np.bool_]) -> None:
     """Tell which rows may be left out, (m,): all their variables are pushed against a bound.
 
-    By the rule of libsvm-2.2.txt, section 4, in each group: a variable that may only rise has a
+    By the rule of Chang & Lin 2001, section 4, in each group: a variable that may only rise has a
     gradient of at most the least of those that may fall, one that may only fall has at least the
     largest of those that may rise. A variable that cannot move is settled.
     """

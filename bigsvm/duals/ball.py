@@ -2,10 +2,10 @@
 
     minimise R(a) = aᵀK̃a    Σ a = 1, a ≥ 0
 
-of points with ``K̃_ij = ⟨p_i, p_j⟩`` (frank-wolfe.txt; Tsang, Kwok & Cheung 2005). The centre of
+of points with ``K̃_ij = ⟨p_i, p_j⟩`` (Frandi et al. 2013; Tsang, Kwok & Cheung 2005). The centre of
 their ball is ``w = Σ a_i p_i``, and its squared radius is ``D − R`` where the diagonal of K̃ is D
 everywhere. For other diagonals D is their largest value; steps and stopping rule are still those of
-the dual itself (frank-wolfe.txt, section 4.4). Any positive C_i will do. There are two kinds of
+the dual itself (Frandi et al. 2013, section 4.4). Any positive C_i will do. There are two kinds of
 points:
 
     classes      K̃_ij = y_i y_j (K_ij + 1) + δ_ij / C_i

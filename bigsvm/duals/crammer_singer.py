@@ -1,4 +1,4 @@
-"""Crammer and Singer's multiclass machine (crammer-singer.txt): k functions, one dual.
+"""Crammer and Singer's multiclass machine (Crammer & Singer 2001): k functions, one dual.
 
     minimise  ½ Σ_r |M_r|² + Σ_i C_i ξ_i        ξ_i = max_r (M_r·x_i + 1 − δ_{y_i r}) − M_{y_i}·x_i
     maximise  Σ_i α_i,y_i − ½ Σ_ij K_ij α_i·α_j     α_i ≤ C_i e_{y_i},  α_i·1 = 0

@@ -121,7 +121,7 @@ def check_penalty(C: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CSVC(Classification):
-    """The soft-margin classifier (libsvm-2.2.txt, section 2.1), two classes.
+    """The soft-margin classifier (Chang & Lin 2001, section 2.1), two classes.
 
     linear = y; α in [0, C_i] where y = +1 and [−C_i, 0] where y = −1.
     """
@@ -176,7 +176,7 @@ class SquaredHingeSVC(Classification):
 
 @dataclass(frozen=True, kw_only=True)
 class NuClassification(Classification):
-    """The classifier that is told the share of its support vectors (libsvm-2.2.txt, section 2.2).
+    """The classifier that is told the share of its support vectors (Chang & Lin 2001, section 2.2).
 
     linear = 0; boxes as C-SVC's with C = 1; a group for each class, of sum ±ν Σ weights / 2. The
     decision function is divided by ρ, half the difference of the thresholds. Where ν is less than
@@ -247,7 +247,7 @@ def finish_nu_svc(thresholds: tuple[float, ...], each: float) -> Finished:
 
 @dataclass(frozen=True, kw_only=True)
 class OneClass(Formulation):
-    """The region of most rows (libsvm-2.2.txt, section 2.3): α in [0, weight], sum ν Σ weights."""
+    """Most rows (Chang & Lin 2001, section 2.3): α in [0, weight], sum ν Σ weights."""
 
     name = "one-class"
 
@@ -329,7 +329,7 @@ class Regression(Formulation):
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonSVR(Regression):
-    """Regression with a tube of half-width ε (libsvm-2.2.txt, section 2.4).
+    """Regression with a tube of half-width ε (Chang & Lin 2001, section 2.4).
 
     linear = (z − ε, z + ε), one group of sum 0.
     """
@@ -355,7 +355,7 @@ class EpsilonSVR(Regression):
 
 @dataclass(frozen=True, kw_only=True)
 class NuRegression(Regression):
-    """Regression that is told the share of its support vectors (libsvm-2.2.txt, section 2.5).
+    """Regression that is told the share of its support vectors (Chang & Lin 2001, section 2.5).
 
     linear = (z, z); a group for each half, of sum ±ν Σ C_i / 2. ε is half the difference of the
     thresholds.

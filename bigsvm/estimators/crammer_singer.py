@@ -34,10 +34,10 @@ class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, Cla
     """Crammer and Singer's multiclass machine, exact, out of core, resumable, certified.
 
     Minimises ``½ Σ_r |M_r|² + C Σ_i ξ_i`` over a function M_r for each class, ξ_i being by how much
-    the function of the row's class fails to be 1 above all others (crammer-singer.txt, section 3;
-    its β is 1 / C). One machine, where `SVC` trains one for each pair of classes. With the linear
-    kernel it is that of scikit-learn's ``LinearSVC(multi_class="crammer_singer")``; of two classes
-    it is a C-SVC without bias, of twice this C.
+    the function of the row's class fails to be 1 above all others (Crammer & Singer 2001, section
+    3; its β is 1 / C). One machine, where `SVC` trains one for each pair of classes. With the
+    linear kernel it is that of scikit-learn's ``LinearSVC(multi_class="crammer_singer")``; of two
+    classes it is a C-SVC without bias, of twice this C.
 
     Attributes
     ----------

@@ -16,10 +16,11 @@ class L2SVC(BallParameters, Classifier):
     """L2 support vector classification: core vector machine, Frank-Wolfe, certified or sampled.
 
     Minimises ``½ (|w|² + b²) + C/2 Σ ξ²``, the squared hinge loss with a bias that is one of the
-    weights, by the minimal enclosing ball that is its dual (frank-wolfe.txt; Tsang, Kwok & Cheung
-    2005). A search among random samples finds most of the ball at a cost that does not depend on
-    the number of rows; full sweeps then certify it, unless `certify` is False. C is twice that of
-    LIBLINEAR's squared hinge, and of ``SVC(loss="squared_hinge")``, whose bias is not penalised.
+    weights, by the minimal enclosing ball that is its dual (Frandi et al. 2013; Tsang, Kwok &
+    Cheung 2005). A search among random samples finds most of the ball at a cost that does not
+    depend on the number of rows; full sweeps then certify it, unless `certify` is False. C is twice
+    that of LIBLINEAR's squared hinge, and of ``SVC(loss="squared_hinge")``, whose bias is not
+    penalised.
 
     Without `certify` training ends with the search, and `stop_reason_` is ``"sampled"``. A search
     that fills its memory before that, and one against the rest, go on with growing parts of the
@@ -55,7 +56,7 @@ class L2SVC(BallParameters, Classifier):
 
     Notes
     -----
-    What a search does with its samples (numbers are those of frank-wolfe.txt):
+    What a search does with its samples (numbers are those of Frandi et al. 2013):
 
     =============  =================================  ==========================  ================
     solver         of each sample                     then                        ends at

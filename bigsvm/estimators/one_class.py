@@ -70,7 +70,7 @@ class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):
 class OneClassSVM(OutlierDetector, IgnoredArguments):
     """Unsupervised outlier detection, exact, out of core, resumable, certified.
 
-    Minimises ``½ |w|² − ν n ρ + Σ max(0, ρ − w·φ(x))`` (libsvm-2.2.txt, section 2.3, with w
+    Minimises ``½ |w|² − ν n ρ + Σ max(0, ρ − w·φ(x))`` (Chang & Lin 2001, section 2.3, with w
     and ρ times ν n); a row is inside where ``w·φ(x) ≥ ρ``.
 
     Attributes
@@ -117,8 +117,8 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
     Minimises ``½ |w|² − ρ + C/2 Σ ξ²`` with ``w·φ(x_i) ≥ ρ − ξ_i``; the rbf and laplacian kernels
     have the same value for all k(x, x), and with such a kernel this is support vector data
     description, ``r² + C/4 Σ ξ²`` with ``|φ(x_i) − c|² ≤ r² + ξ_i``. Trained as `L2SVC` is
-    (frank-wolfe.txt; Tsang, Kwok & Cheung 2005), from random samples and then full sweeps, or from
-    samples alone. The kernel must be positive semidefinite.
+    (Frandi et al. 2013; Tsang, Kwok & Cheung 2005), from random samples and then full sweeps, or
+    from samples alone. The kernel must be positive semidefinite.
 
     The support vectors are the training rows that are outside: by ``ξ_i``, which tends to 0 as C
     grows. The larger C, the fewer rows are outside.

@@ -82,7 +82,7 @@ class SVC(Classifier, IgnoredClassArguments):
 class NuSVC(Classifier, IgnoredClassArguments):
     """ν-support vector classification: told the share of support vectors instead of C.
 
-    Minimises ``½ |w|² − ν n ρ + Σ max(0, ρ − y (w·φ(x) + b))`` (libsvm-2.2.txt, section 2.2, with
+    Minimises ``½ |w|² − ν n ρ + Σ max(0, ρ − y (w·φ(x) + b))`` (Chang & Lin 2001, section 2.2, with
     w, b and ρ times n); what is learnt is divided by ρ, as LIBSVM does.
 
     Attributes

@@ -56,7 +56,7 @@ class Regressor(ScoresRows, RegressorMixin, IgnoredArguments, PairStepParameters
 class SVR(Regressor):
     """ε-support vector regression, exact, out of core, resumable, certified.
 
-    Minimises ``½ |w|² + C Σ max(0, |y − w·φ(x) − b| − ε)`` (libsvm-2.2.txt, section 2.4).
+    Minimises ``½ |w|² + C Σ max(0, |y − w·φ(x) − b| − ε)`` (Chang & Lin 2001, section 2.4).
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class NuSVR(Regressor):
     """ν-support vector regression: told the share of support vectors instead of ε.
 
     Minimises ``½ |w|² + C (ν n ε + Σ max(0, |y − w·φ(x) − b| − ε))`` over ε as well, in LIBSVM's
-    scale of C (libsvm-2.2.txt, section 2.5, where C is divided by n).
+    scale of C (Chang & Lin 2001, section 2.5, where C is divided by n).
 
     Attributes
     ----------

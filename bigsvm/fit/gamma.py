@@ -73,7 +73,7 @@ def find_kernel(
 
 
 def mean_distance(source: RowSource, sample_weight: F8 | None, *, seed: int) -> float:
-    """Average squared distance of two rows of a sample: σ² of frank-wolfe.txt, section 5.2.1.
+    """Average squared distance of two rows of a sample: σ² of Frandi et al. 2013, section 5.2.1.
 
     Parameters
     ----------

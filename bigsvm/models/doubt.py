@@ -1,4 +1,4 @@
-"""How much the labels of support vectors are to be doubted: section 6 of crammer-singer.txt.
+"""How much the labels of support vectors are to be doubted: section 6 of Crammer & Singer 2001.
 
 The coefficients α_i of a row of Crammer and Singer's machine are C_i τ_i, and
 

@@ -1,6 +1,6 @@
 """One against one: a problem for each pair of classes, several trained at once, and joined.
 
-``k (k − 1) / 2`` problems of two classes each (libsvm-2.2.txt, section 7), over the rows of these
+``k (k − 1) / 2`` problems of two classes each (Chang & Lin 2001, section 7), over the rows of these
 two alone. They share what is opened once, and one checkpoint: a finished pair is never trained
 again, and pairs in progress continue from their saved state, to the same bits.
 

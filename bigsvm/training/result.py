@@ -88,7 +88,7 @@ class Certificate:
         to show that their errors cancel in the objective. None, as the gaps, where the run stopped
         before the first sweep or in the middle of one.
     gap : float or None
-        KKT gap over all rows (libsvm-2.2.txt, section 4.1, maximal violating pair).
+        KKT gap over all rows (Chang & Lin 2001, section 4.1, maximal violating pair).
     duality_gap : float or None
         Primal minus dual objective; None where C is inf and a row has a loss, be it by rounding.
     n_support, n_bounded : int

@@ -1,4 +1,4 @@
-"""ShrinkingProblem: a working set that settled rows leave; libsvm-2.2.txt, section 4.
+"""ShrinkingProblem: a working set that settled rows leave; Chang & Lin 2001, section 4.
 
 Rows whose variables are pushed against a bound (`bigsvm.core.smo.settle`) are left out: pair steps
 pass over the others alone, whose kernel rows are shorter. Settled rows are looked for after every

@@ -19,7 +19,7 @@ STEPWISE = ("fw", "mfw", "cvm")
 
 
 def algorithm(K, a, samples, *, tol, away, n_steps):
-    """Algorithms 2 and 3 of frank-wolfe.txt, the steps by exact line search on the whole matrix.
+    """Algorithms 2 and 3 of Frandi et al. 2013, the steps by exact line search on the whole matrix.
 
     Samples without a row outside are passed over.
     """

@@ -127,7 +127,7 @@ def test_each_pair_of_nu_svc_has_the_optimum_of_its_dense_problem(nu, seed):
         ]  # fmt: skip
         assert max(gaps) <= 1e-8
         assert gap == pytest.approx(max(gaps), abs=1e-10)
-        # libsvm-2.2.txt, section 2.2, with rho and b of both thresholds.
+        # Chang & Lin 2001, section 2.2, with rho and b of both thresholds.
         rho, b = 0.5 * (first - second), 0.5 * (first + second)
         errors = np.maximum(rho - sign * (K @ own + b), 0)
         primal = 0.5 * own @ K @ own - 2 * each * rho + (upper - lower) @ errors

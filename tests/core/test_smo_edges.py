@@ -1,4 +1,4 @@
-"""Pair steps where it is hard: hmg.txt, Theorem 7, boxes, duplicates, indefinite kernels."""
+"""Pair steps where it is hard: Theorem 7 of HMG's paper, boxes, duplicates, indefinite kernels."""
 
 import naive
 import numpy as np
@@ -19,7 +19,7 @@ from smo_problems import (
 
 from bigsvm.core import smo
 
-# -- hmg.txt, Theorem 7 ---------------------------------------------------------------------------
+# -- Glasmachers & Igel 2006, Theorem 7 ------------------------------------------------------------
 
 
 def theorem_7():

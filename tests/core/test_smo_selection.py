@@ -214,7 +214,7 @@ def test_violations_are_distances_from_the_middle_of_the_extremes(n_segments, n_
 @given(n_segments=st.integers(1, 2), n_groups=st.integers(1, 2), seed=st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 def test_shrinkable_variables_follow_the_paper(n_segments, n_groups, seed):
-    """libsvm-2.2.txt, section 4, in each group and by its definition, variable by variable."""
+    """Chang & Lin 2001, section 4, in each group and by its definition, variable by variable."""
     n_groups = min(n_groups, n_segments)
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 150))

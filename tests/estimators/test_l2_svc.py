@@ -316,7 +316,7 @@ def test_gamma_of_the_mean_distance_is_its_definition(moons, form, weighted):
     share = share / share.sum()
     squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
     sigma_squared = share @ squared @ share
-    expected = 1 / (2 * sigma_squared)  # exp(-d² / 2σ²) of frank-wolfe.txt, section 5.2.1
+    expected = 1 / (2 * sigma_squared)  # exp(-d² / 2σ²) of Frandi et al. 2013, section 5.2.1
     model = bigsvm.L2SVC(gamma="mean-distance").fit(form(X), y, sample_weight=weights)
     assert model.model_.kernel.gamma == pytest.approx(expected, rel=1e-9)
     other = bigsvm.SVC(gamma="mean-distance").fit(form(X), y, sample_weight=weights)

@@ -1,4 +1,4 @@
-"""What frank-wolfe.txt reports of the data sets that there are files of here: tables 2 and 3.
+"""What Frandi et al. 2013 reports of the data sets that there are files of here: tables 2 and 3.
 
 Means and standard deviations of five repetitions, on a 2.66 GHz processor of 2010, in the paper's
 own code. It does not say which C its searches chose, nor which sigma for USPS and Pendigits. Its

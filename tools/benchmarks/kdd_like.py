@@ -6,7 +6,8 @@ normal (-1) and 17 attacks (+1): a kind has its own mean of the numbers and its 
 field, which three rows of a hundred do not have. Of 100 rows one lies between an attack and a
 normal kind, at a random share t of the way, and is an attack with probability
 1 / (1 + exp(-10 (2t - 1))): the best possible classifier is wrong on about 0.07 % of all rows, if
-it can tell t. (frank-wolfe.txt, table 2: a core vector machine is wrong on 0.13 % of KDD99-10pc.)
+it can tell t. (Frandi et al. 2013, table 2: a core vector machine is wrong on 0.13 % of
+KDD99-10pc.)
 
 Rows are made block by block, each from its own seed, so that memory stays bounded. Kinds do not
 depend on the seed: rows of another seed are fresh rows of the same problem.

@@ -1,4 +1,4 @@
-"""Crammer and Singer's experiments as crammer-singer.txt describes them, on raw rows.
+"""Crammer and Singer's experiments as Crammer & Singer 2001 describes them, on raw rows.
 
     python -m tools.benchmarks crammer_singer --part epsilon [--data usps mnist-5000 letter]
 

@@ -2,7 +2,7 @@
 
     python -m tools.benchmarks sampled_balls [--data a1a … w8a] [--C 1 …] [--kernel poly]
 
-Algorithms 1, 2 and 3 of frank-wolfe.txt are ``solver="cvm"``, ``"fw"`` and ``"mfw"`` without a
+Algorithms 1, 2 and 3 of Frandi et al. 2013 are ``solver="cvm"``, ``"fw"`` and ``"mfw"`` without a
 certificate: samples of 59 rows, and the first empty sample ends the search. Rows are as the files
 have them, repeats have different seeds, and each fit has one thread. The kernel is exp(-gamma d²),
 gamma 2 / the average squared distance of two rows, with which the certified accuracies agree with
