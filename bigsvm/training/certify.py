@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bigsvm.errors import CheckpointError
-from bigsvm.executors.products import Products
+from bigsvm.executors.executor import Products
 from bigsvm.gram import Partners
 from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.executors.products import Gather
+    from bigsvm.executors.executor import Gather
     from bigsvm.gram import KernelTiles
 
 EXACT_EVALUATIONS = 2e6

@@ -18,7 +18,7 @@ from bigsvm.working_sets.shrinking import leaves_out
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, only_computed
 
 if TYPE_CHECKING:
-    from bigsvm.executors.products import Products
+    from bigsvm.executors.executor import Products
     from bigsvm.executors.working_rows import WorkingRows
     from bigsvm.gram.disk import DiskCache, DiskRows
     from bigsvm.training.run import Run

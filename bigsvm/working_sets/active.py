@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bigsvm.duals.dual import Start
-from bigsvm.executors.products import Products
+from bigsvm.executors.executor import Products
 from bigsvm.gram import Partners
 from bigsvm.working_sets.choice import WorkingSet
 from bigsvm.working_sets.newton_problem import NewtonProblem

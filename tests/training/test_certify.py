@@ -43,7 +43,7 @@ def narrow(monkeypatch):
         "tiles.WORTH_SHARING": 0.0,
     }.items():
         monkeypatch.setattr(f"bigsvm.gram.{name}", value)
-    monkeypatch.setattr("bigsvm.executors.products.PARTNERS_PER_TILE", 64)
+    monkeypatch.setattr("bigsvm.executors.executor.PARTNERS_PER_TILE", 64)
 
 
 def look_at(X, y, alpha, outputs, *, tol=1e-3, C=1.0, **options):
