@@ -68,6 +68,16 @@ def box_optimum(
         x = best(along)
         return float(0.5 * (v @ v) + ((wanted - along) - 0.5 * stiff * x) @ x + shift @ v)
 
+    def least(v: F8, step: F8, along: F8, onwards: F8) -> float:
+        """Length of a step at which φ is least: its slope rises along the way."""
+        low, high = 0.0, 1.0
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            x = best(along + middle * onwards)
+            slope = float((v + middle * step + shift) @ step - onwards @ x)
+            low, high = (middle, high) if slope <= 0 else (low, middle)
+        return low
+
     v, along = np.zeros(model.rank), np.zeros(len(alpha))
     inner = np.eye(model.rank, order="F")
     before, top = np.ones(len(alpha), np.int8), phi(v, along)
@@ -88,13 +98,12 @@ def box_optimum(
         except np.linalg.LinAlgError:  # rounding has lost it
             break
         onwards, slope, length = model.times(step), float(uphill @ step), 1.0
-        for _ in range(HALVINGS):
+        reached = phi(v + step, along + onwards)
+        if reached > height + ENOUGH * slope:
+            length = least(v, step, along, onwards)
             reached = phi(v + length * step, along + length * onwards)
-            if reached <= height + ENOUGH * length * slope:
+            if reached > height + ENOUGH * length * slope:  # no more than rounding is left
                 break
-            length *= 0.5
-        else:  # no more than rounding is left
-            break
         v, along = v + length * step, along + length * onwards
         is_last = height - reached <= RESOLUTION * (top - reached)
         height = reached

@@ -13,6 +13,7 @@ from support.clusters import (
 )
 from support.stores import make_chunks_small
 
+from bigsvm.executors import workforce
 from bigsvm.training.events import Left
 from bigsvm.working_sets import scopes
 
@@ -47,6 +48,8 @@ def several_scopes(many_tasks, monkeypatch):
     """The scope grows, though there are few rows."""
     monkeypatch.setattr(scopes, "DIRECT_ROWS", 100)
     monkeypatch.setattr(scopes, "FIRST_SCOPE", 1400)
+    # On a busy machine a run would begin with some of the workers, and with fewer tasks.
+    monkeypatch.setattr(workforce, "OPEN_SECONDS", 300.0)
 
 
 @pytest.fixture(scope="module")
