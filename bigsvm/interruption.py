@@ -56,6 +56,16 @@ def checked_by(check: Callable[[], None]) -> Iterator[None]:
         _CHECK.reset(token)
 
 
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Let no check end the work of this block, such as a model of what a run has come to."""
+    token = _CHECK.set(_nothing)
+    try:
+        yield
+    finally:
+        _CHECK.reset(token)
+
+
 def check_interrupt() -> None:
     """Raise if the work of this thread is to end."""
     _CHECK.get()()

@@ -1,11 +1,13 @@
 """What all tests share. It also puts this folder on the path: ``import naive``."""
 
+from pathlib import Path
 from unittest import mock
 
 import faults
 import pytest
 import scipy.linalg  # noqa: F401 (so that its library is found)
 from hypothesis import HealthCheck, settings
+from nightly import VARIANTS_IN_CI, nightly
 from threadpoolctl import threadpool_limits
 
 pytest.register_assert_rewrite("support")
@@ -29,7 +31,17 @@ def pytest_configure(config):
         config.pluginmanager.register(faults.FaultTable(), "fault-table")
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items):
+    variants = {}
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            file = item.path.relative_to(Path(__file__).parent).as_posix()
+            variants.setdefault(f"{file}::{item.originalname}", []).append(item)
+    for name, most in VARIANTS_IN_CI.items():
+        of_test = variants.get(name, [])
+        for place in nightly(of_test, most):
+            of_test[place].add_marker(pytest.mark.slow)
     for item in items:
         for mark in item.iter_markers("fault"):
             [kind] = mark.args

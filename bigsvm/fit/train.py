@@ -22,6 +22,7 @@ from bigsvm.fit.reduction import Result, RunResources
 from bigsvm.fit.sampling import drawn_for, of_all_rows
 from bigsvm.fit.single import SingleReduction
 from bigsvm.fit.trainer import Trainer, before_training, open_checkpoint
+from bigsvm.interruption import unchecked
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
 from bigsvm.parameters.checks import check_parameters
@@ -136,12 +137,13 @@ def train_by(
     sample = sample_of(source, labels, sample_weight, parameters)
     del labels, sample_weight
     trained = run_problems(reduction, source, parameters, hooks)
-    model = model_of(
-        trained, reduction.functions(trained.result), parameters,
-        name=reduction.name, rule=reduction.rule, classes=reduction.classes,
-        class_weight=reduction.class_weight,
-    )  # fmt: skip
-    model = advised(model, sample, parameters)
+    with unchecked():  # a run that was interrupted has a model too
+        model = model_of(
+            trained, reduction.functions(trained.result), parameters,
+            name=reduction.name, rule=reduction.rule, classes=reduction.classes,
+            class_weight=reduction.class_weight,
+        )  # fmt: skip
+        model = advised(model, sample, parameters)
     if reduction.held_out is None or parameters.calibration is None:
         return model
     calibration = calibrate(

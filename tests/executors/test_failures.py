@@ -35,8 +35,8 @@ MOMENTS = {
 }
 ACTS = ("kill one", "kill all", "stop one", "add one")
 A_SLICE = [
-    ("active product", "kill one"),
     ("sweep at 30 %", "kill all"),
+    ("active product", "kill one"),
     ("sweep at 0 %", "add one"),
     ("grow", "stop one"),
     ("certificate", "kill one"),

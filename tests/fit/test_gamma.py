@@ -11,6 +11,7 @@ from support.stores import make_chunks_small
 import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.fit.gamma import weighted_variance
+from bigsvm.interruption import checked_by
 from bigsvm.training.events import Hooks
 
 FORMS = [np.asarray, sp.csr_array, lambda X: da.from_array(X, chunks=(70, 5))]
@@ -84,14 +85,15 @@ def test_wide_sparse_rows_are_never_dense():
     assert peak < 20 * 8 * 100_000  # a few numbers a column; dense 1600 MB
 
 
-def test_variance_can_be_interrupted():
-    with pytest.raises(KeyboardInterrupt):
-        weighted_variance(
-            as_row_source(rows()),
-            np.ones(500),
-            block_bytes=1 << 20,
-            hooks=Hooks(interrupted=lambda: True),
-        )  # fmt: skip
+def interrupted():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("blocks", [{"block_bytes": 1 << 10}, {"block_bytes": 1 << 20}])
+def test_variance_can_be_interrupted(blocks, monkeypatch):
+    monkeypatch.setattr("bigsvm.fit.gamma._VALUES_AT_ONCE", 100)
+    with checked_by(interrupted), pytest.raises(KeyboardInterrupt):
+        weighted_variance(as_row_source(rows()), np.ones(500), **blocks)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -110,6 +112,5 @@ def test_workers_compute_the_same_bits(client, sparse, monkeypatch, tmp_path):
     )
     # A few spans are computed here too, to check the workers.
     assert there.bytes_read < here.bytes_read
-    ends = Hooks(client=client, interrupted=lambda: True)
-    with pytest.raises(KeyboardInterrupt):
-        weighted_variance(there, weights, block_bytes=1 << 18, hooks=ends)
+    with checked_by(interrupted), pytest.raises(KeyboardInterrupt):
+        weighted_variance(there, weights, block_bytes=1 << 18, hooks=with_client)
