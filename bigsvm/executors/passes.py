@@ -325,6 +325,11 @@ class Pass:
             return  # the pass has ended, or the worker has gone
         self._drop([flight])
         worker = flight.worker
+        if self._workforce.workers.get(worker.address) is not worker:
+            # It was refused for another reply meanwhile, and only its first one was checked.
+            for number in flight.numbers:
+                self._put_back(number)
+            return
         error = None if reply.cancelled() else reply.exception()
         if reply.cancelled() or isinstance(error, ResultLostError):
             # What the worker was sent may be lost as well, and Dask cannot make it again.

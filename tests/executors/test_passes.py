@@ -1,5 +1,7 @@
 """Results of tasks as they come."""
 
+from types import SimpleNamespace
+
 from bigsvm.executors import passes
 from bigsvm.interruption import checked_by
 
@@ -26,3 +28,15 @@ def test_where_there_always_is_a_result_it_looks_whether_to_end(monkeypatch):
             taken.append(number)
     assert taken == list(calls)
     assert checked == [1, 2, 3, 4]  # not after the last: everything is done
+
+
+def test_a_reply_of_a_worker_that_was_refused_meanwhile_is_not_used():
+    under_way = object.__new__(passes.Pass)
+    worker = SimpleNamespace(address="tcp://one:1")
+    flight = SimpleNamespace(numbers=[3, 4], worker=worker, future=SimpleNamespace(release=int))
+    put_back = []
+    under_way._flights, under_way._put_back = [flight], put_back.append
+    under_way._workforce = SimpleNamespace(workers={worker.address: object()})
+    under_way._finished(flight, None)
+    assert put_back == [3, 4]
+    assert not under_way._flights
