@@ -149,7 +149,7 @@ def test_a_faulty_worker_with_another_processor_is_left_out(workers, faulty, fol
 
 
 def test_sums_that_may_be_wrong_end_the_run_and_are_not_certified_later(
-    workers, faulty, folder, monkeypatch, tmp_path
+    workers, faulty, folder, here, monkeypatch, tmp_path
 ):
     """A worker that is wrong after some replies, of which few are computed again."""
     monkeypatch.setattr(audit, "SHARE", 0.0)
@@ -157,10 +157,12 @@ def test_sums_that_may_be_wrong_end_the_run_and_are_not_certified_later(
     labels, options = FITS["c-svc"]
     rows, y = stored(folder, labels)
     given = {"checkpoint": str(tmp_path), "checkpoint_every": 1e9}
-    _, error, _ = fit_or_refused(rows, y, options, workers, **given)
+    model, error, _ = fit_or_refused(rows, y, options, workers, **given)
     told = f"worker {address} returned another .*earlier results of it were used that may be wrong"
-    assert error is not None
-    assert re.search(told, str(error))
+    if error is None:  # the first wrong reply was checked, and none was used
+        assert_same_fit(model, here("c-svc"))
+    else:
+        assert re.search(told, str(error))
     model = fit(rows, y, options, **given)
     assert model.certificate["converged"]
     assert true_gap(model, rows, y, C=1.0) == pytest.approx(model.certificate["gap"], abs=1e-5)
