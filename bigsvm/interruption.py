@@ -1,8 +1,8 @@
 """The check that ends long work: for Ctrl-C, a time limit, a signal, or an error of another thread.
 
-Whoever can be asked to end sets a check with `checked_by`. Long passes, and waits for other
-machines, call `check_interrupt` several times a second. The check raises to end them; what it
-raises says why.
+A run or a command sets a check with `checked_by`. Long passes and waits for other machines call
+`check_interrupt` several times a second, which calls the check. The check raises an exception to
+end the work.
 """
 
 from __future__ import annotations
