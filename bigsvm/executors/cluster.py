@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.executors.executor import Gather
     from bigsvm.executors.workforce import Workforce
-    from bigsvm.executors.working_rows import Gathered
+    from bigsvm.executors.working_rows import Gather, Gathered
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.weights import Weights
 

@@ -5,8 +5,8 @@ Products of gathered rows are computed here, in this process; an executor may do
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,17 +17,15 @@ from bigsvm.gram.weights import weighted_rows
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.executors.weighted import WeightedRows
-    from bigsvm.executors.working_rows import Gathered
+    from bigsvm.executors.working_rows import Gather, Gathered
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.weights import Weights
-
-    Gather: TypeAlias = Callable[[I8], Rows]
 
 EVALUATIONS_PER_CHECK = 10**8
 """Kernel values between two checks for an interruption: a second in one thread, for 200 columns."""
@@ -160,7 +158,7 @@ class Products:
         return Partners(tiles.values, rows, for_sparse_rows=self.source.is_sparse)
 
 
-class Executor(Products):
+class Executor(Products, ABC):
     """Computes sums over kernel values for rows of a source."""
 
     @property

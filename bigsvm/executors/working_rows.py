@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,16 +10,13 @@ import scipy.sparse as sp
 from bigsvm.data.rows import RowsAt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bigsvm.arrays import I8, Mask
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
 
-
-class Take(Protocol):
-    """Reads rows by their indices; see `RowSource.take`."""
-
-    def __call__(self, indices: I8) -> Rows:
-        """Rows at `indices`."""
+    Gather: TypeAlias = Callable[[I8], Rows]
 
 
 class WorkingRows:
@@ -34,7 +31,7 @@ class WorkingRows:
         Used instead of the source's `take`.
     """
 
-    def __init__(self, source: RowSource, take: Take | None = None) -> None:
+    def __init__(self, source: RowSource, take: Gather | None = None) -> None:
         self._source, self._take = source, take or source.take
         self._in_core = source.row_alignment <= 1
         self._held = np.empty(0, np.int64)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.executors.executor import Gather
+    from bigsvm.executors.working_rows import Gather
     from bigsvm.gram import KernelTiles
 
 EXACT_EVALUATIONS = 2e6
