@@ -11,7 +11,7 @@ from bigsvm.data.statistics import beyond_rounding, far_columns
 from bigsvm.executors.clients import workers_of
 from bigsvm.executors.folding import fold
 from bigsvm.executors.replies import Expected
-from bigsvm.interruption import checked_between
+from bigsvm.interruption import check_interrupt, checked_between
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.events import Hooks
@@ -195,7 +195,8 @@ def _array_of_moments(block: Rows, weights: F8) -> F8:
 
 
 def _moments_of_block(block: Rows, weights: F8) -> Iterator[tuple[float, F8, F8]]:
-    for low, rows in checked_between(_parts(block)):
+    for low, rows in _parts(block):
+        check_interrupt()
         part = weights[low : low + rows.shape[0]]
         added = float(part.sum())
         if added == 0:

@@ -23,7 +23,7 @@ from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.disk import DiskCache
 from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
-from bigsvm.interruption import checked_by
+from bigsvm.interruption import CHECK_SECONDS, checked_by
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.certify import Exact
@@ -335,7 +335,8 @@ def before_training(
     def check() -> None:
         if hooks.interrupted():
             raise KeyboardInterrupt
-        if left().max_seconds <= 0:
+        # A shorter read goes on: the run then ends by the limit, with a model.
+        if time.monotonic() - began >= max(parameters.max_seconds, CHECK_SECONDS):
             raise ParameterError(
                 f"max_seconds (max_time) is {parameters.max_seconds:g} and was over while the rows "
                 "were read for the first time, before training; allow more time"

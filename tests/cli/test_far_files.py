@@ -158,7 +158,9 @@ def test_no_object_of_another_kind_and_no_input_is_replaced(data, place):
 
 def test_a_resumed_run_writes_only_to_a_url_that_is_named(data, place, tmp_path):
     url, run, store = f"{place}/model", tmp_path / "run", data / "train.zarr"
-    ended = run_here("train", store, url, "--checkpoint", run, "--max-time", "0.000001s")
+    ended = run_here(
+        "train", store, url, "--checkpoint", run, "--gamma", 0.1, "--max-time", "0.000001s"
+    )
     command = f"bigsvm train {store} {url} --resume {run}"
     assert command in ended.stderr
     assert f"name it: {command}" in error_of("train", "--resume", run)

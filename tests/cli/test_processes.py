@@ -235,7 +235,9 @@ class TestSignals:
 
 class TestOutput:
     def test_a_process_without_a_terminal_writes_no_escape_sequences(self, store, tmp_path):
-        out, err = finish(start("train", store, tmp_path / "model", "--max-time", "0.02"))
+        out, err = finish(
+            start("train", store, tmp_path / "model", "--gamma", 0.1, "--max-time", "0.02")
+        )
         assert "\x1b" not in out + err
         assert "warning: the model has not converged: the time limit was reached" in err
 

@@ -52,7 +52,9 @@ def test_limits_are_of_each_fit():
     made = bigsvm.cross_validate(bigsvm.SVC(max_iter=limit), X, Y, cv=3)["certificate"]
     assert [one["n_iter"] for one in made] == steps, "none was ended, though all took more"
     with pytest.warns(ConvergenceWarning, match="in 3 of 3 fits"):
-        made = bigsvm.cross_validate(bigsvm.SVC(max_time=1e-6), X, Y, cv=3)["certificate"]
+        made = bigsvm.cross_validate(bigsvm.SVC(gamma=0.1, max_time=1e-6), X, Y, cv=3)[
+            "certificate"
+        ]
     assert [one["stop_reason"] for one in made] == ["time_limit"] * 3
     for function in (bigsvm.cross_validate, bigsvm.SearchCV):
         assert "`max_time` and `max_iter` limit each fit" in inspect.getdoc(function)

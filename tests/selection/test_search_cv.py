@@ -149,11 +149,13 @@ def test_what_has_no_meaning_is_refused(changes, message):
 
 
 def test_unconverged_fits_are_told_of():
-    search = bigsvm.SearchCV(bigsvm.SVC(max_time=1e-9), {"C": [1.0, 10.0]}, cv=2, refit=False)
+    search = bigsvm.SearchCV(
+        bigsvm.SVC(gamma=0.1, max_time=1e-9), {"C": [1.0, 10.0]}, cv=2, refit=False
+    )
     with pytest.warns(ConvergenceWarning, match="did not converge in 4 of 4 fits"):
         search.fit(X, Y)
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 of 2 fits"):
-        bigsvm.cross_validate(bigsvm.SVC(max_time=1e-9), X, Y, cv=2)
+        bigsvm.cross_validate(bigsvm.SVC(gamma=0.1, max_time=1e-9), X, Y, cv=2)
 
 
 def test_kernel_matrices_have_folds_but_no_samples():
