@@ -68,6 +68,7 @@ def whole(follow):
     return follow(GUIDE, "guide.md")
 
 
+@pytest.mark.slow
 def test_the_page_on_clusters_runs_where_it_needs_no_cluster(follow):
     page = (REPOSITORY / "docs" / "cluster.md").read_text(encoding="utf-8")
     blocks = BLOCK.findall(page)

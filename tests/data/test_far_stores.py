@@ -123,6 +123,7 @@ def _read(frozen, answers):
     answers.put((store.labels(), rows.read(3, 9)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", ["dense"], indirect=True)
 def test_goes_to_other_processes(url, local):
     store = open_store(url)

@@ -483,6 +483,7 @@ def test_extreme_C_does_not_overflow():
     assert hard.score(X, y) == 1
 
 
+@pytest.mark.slow
 def test_large_C_on_few_columns_does_not_take_millions_of_steps(monkeypatch):
     """Rows that are alike: without climbs each step undoes a little of the one before."""
     rng = np.random.default_rng(0)

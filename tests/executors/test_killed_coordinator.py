@@ -82,6 +82,7 @@ def killed_and_resumed(problem, model, cluster, folder, moment, others):
         assert_same_fit(fit(*problem, client, checkpoint=str(copy)), model)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("surroundings")
 def test_resumed_on_one_worker_and_on_none(problem, model, cluster, one_worker, tmp_path):
     killed_and_resumed(problem, model, cluster, tmp_path, "sweep at 30 %", [one_worker, None])

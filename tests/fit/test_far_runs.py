@@ -61,6 +61,7 @@ def url(case, faulty, s3_server):
     return s3_server.upload(case[1], f"s3://bucket/run-{next(_numbers)}.zarr")
 
 
+@pytest.mark.slow
 def test_faults_do_not_change_a_bit(case, url, faulty):
     make, _, model = case
     # In every run some, and in a long run one of a hundred and one of a thousand.

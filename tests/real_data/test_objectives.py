@@ -58,6 +58,7 @@ def check(store, model, C, *, objective, within, slack_within):
     assert certificate["duality_gap"] == pytest.approx(duality_gap, abs=C * slack_within)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [pytest.param("dense", marks=pytest.mark.slow), "sparse"])
 def test_a9a(real, tmp_path, layout):
     store = bigsvm.convert([real("a9a")], tmp_path / "a.zarr", n_features=123, layout=layout)

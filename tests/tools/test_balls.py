@@ -68,6 +68,7 @@ def test_connections_are_the_blocks_in_their_order(monkeypatch):
     assert (y[100:200] == kdd_like.block_draws(1, n_rows=100, seed=3).labels).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_runs_and_steps_at_a_tiny_scale(monkeypatch, table_of, capsys, tmp_path):
     monkeypatch.setattr(RandomRows, "draw", RandomRows.draw)  # put back afterwards

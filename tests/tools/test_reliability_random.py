@@ -120,6 +120,7 @@ def test_a_case_that_takes_too_much_processor_time_is_ended_with_its_stack():
     assert 'File "' in why
 
 
+@pytest.mark.slow
 def test_a_process_that_died_is_replaced():
     judge = random.Judge(600)
     assert judge(PLAIN) == ("right", "")

@@ -194,6 +194,7 @@ def test_regression_and_one_class_hold_at_a_small_size(monkeypatch, capsys, tmp_
     assert "does not hold" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "suite", ["small_problems", pytest.param("unscaled", marks=pytest.mark.slow)]
 )

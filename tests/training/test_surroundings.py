@@ -38,6 +38,7 @@ class FailingRows(ArrayRows):
         return super().take(indices)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("surroundings")
 @pytest.mark.parametrize(
     "error",
