@@ -122,8 +122,9 @@ def _once(model: KernelExpansion) -> Any:
     key = client.id, token
     future = _SENT.get(key)
     if future is None or future.status != "finished":
-        # In a list: Dask takes some classes apart.
-        (future,) = client.scatter([model], broadcast=True, hash=False)
+        # In a list: Dask takes some classes apart. Not to all workers at once: if one of them dies
+        # meanwhile, Dask tries for ever to copy the model to it.
+        (future,) = client.scatter([model], hash=False)
         _SENT[key] = future
     return future
 

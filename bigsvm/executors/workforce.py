@@ -434,15 +434,25 @@ class Workforce:
         raise ResultLostError(future.key)
 
     def scatter(self, name: str, value: Any, workers: Sequence[Worker]) -> Future[Any]:
-        """Start to copy a value to some workers; the result is Dask's future of it."""
+        """Start to copy a value to some workers; the result is Dask's future of it.
+
+        Cancel it to give up. Where a worker has gone meanwhile, Dask tries for ever to copy the
+        value to it, and no worker can be retired, until no client needs the value.
+        """
+        from distributed import Future as DaskFuture
+
         key = f"{name}-{uuid.uuid4().hex}"
 
         async def copy() -> Any:
             addresses = [worker.address for worker in workers]
-            copied = await self._client.scatter(
-                {key: value}, workers=addresses, broadcast=len(workers) > 1, hash=False,
-                asynchronous=True,
-            )  # fmt: skip
+            try:
+                copied = await self._client.scatter(
+                    {key: value}, workers=addresses, broadcast=len(workers) > 1, hash=False,
+                    asynchronous=True,
+                )  # fmt: skip
+            except asyncio.CancelledError:
+                DaskFuture(key, self._client).release()
+                raise
             return copied[key]
 
         reply = asyncio.run_coroutine_threadsafe(copy(), self._loop)
