@@ -34,6 +34,9 @@ from bigsvm.training.events import Joined, Left
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
+from bigsvm.training.uncertified import UncertifiedChoice
+from bigsvm.training.whole import WholeChoice
+from bigsvm.working_sets.choice import Choice
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
 if TYPE_CHECKING:
@@ -272,14 +275,35 @@ class Trainer:
             executor = ClusterExecutor(
                 self._workforce, source, self._tiles, block_bytes=plan.block_bytes
             )
-        return Decomposition(
-            run,
-            tol=parameters.tol,
-            whole=whole,
-            disk=disk,
-            certify=self._certifies,
-            executor=executor,
-        ).run()
+        choice = choice_of(run, tol=parameters.tol, whole=whole, disk=disk, certify=self._certifies)
+        return Decomposition(run, tol=parameters.tol, choice=choice, executor=executor).run()
+
+
+def choice_of(
+    run: Run,
+    *,
+    tol: float,
+    whole: bool = False,
+    disk: DiskCache | None = None,
+    certify: bool = True,
+) -> Choice:
+    """Return what chooses the rows of a run.
+
+    Parameters
+    ----------
+    whole : bool
+        Whether all rows are one working set.
+    disk : DiskCache, optional
+        Keeps kernel rows of this working set besides memory.
+    certify : bool
+        Whether the run has to certify `tol`, as it always does with one working set of all rows. If
+        not, it ends once more rows are not worth their time.
+    """
+    if whole:
+        return WholeChoice(run, tol=tol, disk=disk)
+    if certify:
+        return Choice(run.dual, run.source, run.plan, tol=tol, rng=run.rng)
+    return UncertifiedChoice(run, tol=tol)
 
 
 def costs_of(workforce: Workforce | None) -> dict[str, int]:

@@ -10,10 +10,9 @@ and f, both row-sized and checkpointed; f is exact for the rows of the scope. Th
     sweep    f += K(other rows of the scope, active) Δbeta[active], streaming the rows
     grow     f of the next rows, while the scope is not all of them
 
-until the KKT gap over all rows is at most tol. Without a certificate the run ends earlier, when
-more rows would gain next to nothing (`bigsvm.training.uncertified`). With very many functions,
-each function has its own working set among all rows instead of active rows; the loop is the same
-(`bigsvm.working_sets.functions`).
+until the KKT gap over all rows is at most tol, or the choice of rows ends the run without that.
+With very many functions, each function has its own working set among all rows instead of active
+rows; the loop is the same (`bigsvm.working_sets.functions`).
 
 The solve phase is `bigsvm.training.solve`; what all phases change is `bigsvm.training.run`.
 """
@@ -38,8 +37,6 @@ from bigsvm.training.result import StopReason
 from bigsvm.training.solve import Solve
 from bigsvm.training.state import SURROUNDINGS_FAILED, Phase, Stopped
 from bigsvm.training.sweep import Passes
-from bigsvm.training.uncertified import UncertifiedStop
-from bigsvm.working_sets.choice import Choice
 from bigsvm.working_sets.functions import moved_in
 
 if TYPE_CHECKING:
@@ -47,10 +44,10 @@ if TYPE_CHECKING:
 
     from bigsvm.duals.dual import Standing
     from bigsvm.executors.executor import Executor
-    from bigsvm.gram.disk import DiskCache
     from bigsvm.training.result import TrainingResult
     from bigsvm.training.run import Run
     from bigsvm.training.state import Counters, RowState
+    from bigsvm.working_sets.choice import Choice
 
 SPARSE_VALUES = 1 << 16
 """Most columns counted per sparse row: a tile has only the columns that occur in it."""
@@ -70,13 +67,8 @@ class Decomposition:
         Where the run is: new, or resumed.
     tol : float
         KKT gap to reach.
-    whole : bool
-        Whether all rows are one working set: plain SMO, with kernel rows computed on demand.
-    disk : DiskCache, optional
-        Keeps kernel rows of that working set besides memory.
-    certify : bool
-        Whether the run has to certify `tol`. If not, it ends once more rows are not worth their
-        time.
+    choice : Choice
+        Chooses scopes, active rows and working sets, and whether the run ends uncertified.
     executor : Executor, optional
         Computes passes and large products, and reads rows; by default this process does.
     by_halves : bool
@@ -88,9 +80,7 @@ class Decomposition:
         run: Run,
         *,
         tol: float,
-        whole: bool = False,
-        disk: DiskCache | None = None,
-        certify: bool = True,
+        choice: Choice,
         executor: Executor | None = None,
         by_halves: bool = True,
     ) -> None:
@@ -105,11 +95,8 @@ class Decomposition:
         self._stop: StopReason | None = None
         self._standing: Standing | None = None
         self._watch = run.watch
-        self._choice = Choice(
-            dual, source, plan, tol=tol, whole=whole, certifies=certify, rng=run.rng
-        )
-        self._uncertified = None if certify else UncertifiedStop(run, self._choice)
-        self._solve = Solve(run, self._rows, self._choice, disk, executor)
+        self._choice = choice
+        self._solve = Solve(run, self._rows, choice, executor)
         self._passes = Passes(
             self._executor, plan, self._rows, self.count,
             watch=self._watch, listener=run.listener, pause=run.pause,
@@ -175,9 +162,8 @@ class Decomposition:
         count = self.count
         alpha, outputs = self._run.of_scope()
         standing = self._standing = self.dual.optimality(alpha, outputs)
-        if self._uncertified is not None:
-            self._stop = self._uncertified.reason(standing)
-        if self._stop is not None:
+        if (reason := self._choice.end(standing)) is not None:
+            self._stop = StopReason(reason)
             # What is returned is the whole scope, not the rows that were solved last.
             self._run.state = self.state.without_active_rows()
             return
@@ -185,7 +171,7 @@ class Decomposition:
             standing, self._stop = self._judge(standing)
             if self._stop is not None:
                 return
-        count.active_tol = self._choice.active_tol(count.scope, standing, settled=count.settled)
+        count.active_tol = self._choice.active_tol(count.scope, standing)
         if standing.gap <= count.active_tol and not self._run.has_all_rows:
             count.phase = Phase.GROW
             return
@@ -214,7 +200,7 @@ class Decomposition:
                 self._run.save()
             standing = self._standing = self._certify()
             if standing.gap > self.tol:
-                self._solve.distrust_disk()
+                self._choice.distrust_kept_rows()
             fell = count.has_fallen(standing)
         count.judge(standing)
         if count.fruitless >= PATIENCE and not examined:
@@ -256,9 +242,7 @@ class Decomposition:
         count.n_sweeps += self._run.has_all_rows
         count.rows_done = 0
         count.solves += 1
-        grows = not self._run.has_all_rows and (
-            self._uncertified is None or self._uncertified.grows()
-        )
+        grows = not self._run.has_all_rows and self._choice.grows()
         count.phase = Phase.GROW if grows else Phase.SELECT
 
     def _sweep_functions(self) -> None:
@@ -287,8 +271,7 @@ class Decomposition:
         beta = self._run.per_output(state.alpha[: count.scope])
         self._passes.add_by_pieces(beta, state.outputs, start=count.scope, stop=stop)
         count.rows_swept += stop - count.scope
-        if self._uncertified is not None:
-            self._uncertified.test(stop)
+        self._choice.growing(stop)
         count.scope, count.solves = stop, 0
         count.phase = Phase.FILL
 
@@ -373,7 +356,7 @@ class Decomposition:
             count.rows_done > 0 or count.columns_done > 0
         )
         alpha, standing = state.alpha, None
-        if not count.n_sweeps or half_swept or (self._uncertified and count.settled):
+        if not count.n_sweeps or half_swept or self._choice.returns_current:
             alpha = state.current_alpha()
         elif reason is StopReason.MAX_ITER:
             standing = self._certify()

@@ -14,13 +14,11 @@ from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.functions import ActiveFunctions
 from bigsvm.working_sets.lanes import LaneLimits
 from bigsvm.working_sets.model_steps import ModelSteps
-from bigsvm.working_sets.shrinking import leaves_out
-from bigsvm.working_sets.subproblem import Costs, Memory, Progress, only_computed
+from bigsvm.working_sets.subproblem import Costs, Memory, Progress
 
 if TYPE_CHECKING:
     from bigsvm.executors.executor import Products
     from bigsvm.executors.working_rows import WorkingRows
-    from bigsvm.gram.disk import DiskCache, DiskRows
     from bigsvm.training.run import Run
     from bigsvm.working_sets.choice import Choice
     from bigsvm.working_sets.subproblem import WorkingProblem
@@ -45,8 +43,6 @@ class Solve:
         Reads the active rows.
     choice : Choice
         Chooses the working sets.
-    disk : DiskCache, optional
-        Keeps kernel rows of a working set of all rows.
     executor : Products
         Computes large products among the active rows.
     """
@@ -56,22 +52,15 @@ class Solve:
         run: Run,
         rows: WorkingRows,
         choice: Choice,
-        disk: DiskCache | None,
         executor: Products,
     ) -> None:
         self._executor = executor
-        self._run, self._rows, self._choice, self._disk = run, rows, choice, disk
+        self._run, self._rows, self._choice = run, rows, choice
         self._buffer = RowBuffer(run.plan.gram_bytes)
-        self._inherits: bool | None = None  # whether an earlier process left kernel rows on disk
 
     def let_rows_go(self) -> None:
         """Give up all kernel rows in memory."""
         self._buffer = RowBuffer(self._run.plan.gram_bytes)
-
-    def distrust_disk(self) -> None:
-        """Stop using kernel rows that an earlier process left on disk: they may be wrong."""
-        if self._inherits:
-            self._disk = None
 
     def was_slow(self) -> bool:
         """Whether the last working set took so many pair steps that it was left unfinished."""
@@ -129,7 +118,7 @@ class Solve:
             count.n_iter += 1
             standing = active.optimality()
             # The tolerance may depend on the point, which has moved.
-            count.active_tol = self._choice.active_tol(count.scope, standing, settled=count.settled)
+            count.active_tol = self._choice.active_tol(count.scope, standing)
             run.listener(events.Solving(len(active), count.n_iter, standing.gap))
             count.together = (
                 gain > LEAST_GAIN * standing.objective and standing.gap > count.active_tol
@@ -178,9 +167,8 @@ class Solve:
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""
         run = self._run
-        disk = self._disk_tier()
         memory = Memory(
-            self._buffer, self._choice.first_slots, disk.over if disk else only_computed,
+            self._buffer, self._choice.first_slots, self._choice.row_tier(),
             run.plan.block_bytes, whole_rows=run.count.keeps_rows,
         )  # fmt: skip
         # With a step limit there is one lane: otherwise the result would depend on timing.
@@ -197,29 +185,6 @@ class Solve:
         finally:
             problem.close()
         return progress
-
-    def _disk_tier(self) -> DiskRows | None:
-        """Open the kernel rows on disk, where rows are kept there.
-
-        The first decision holds for the whole run, also where it is resumed: a run that keeps rows
-        leaves none out. Nothing is decided while a working set goes on with rows left out, as it
-        does where the stopped run had no disk cache.
-        """
-        run, count = self._run, self._run.count
-        is_decided = count.disk_tier is not None
-        is_refused = is_decided and not count.keeps_rows
-        if self._disk is None or is_refused or leaves_out(run.state.pair):
-            return None
-        tier = self._disk.opened(run.source.n_rows, is_kept=is_decided)
-        if not is_decided:
-            count.disk_tier, count.keeps_rows = tier.decision.reason, tier.decision.keep
-        run.listener(events.TierChosen(tier.decision.reason))
-        if not tier.decision.keep:
-            return None
-        if self._inherits is None:
-            self._inherits = tier.has_earlier_rows
-        run.computed_outputs &= not self._inherits
-        return tier
 
     def _note(self, problem: WorkingProblem) -> None:
         """Write to the state how far the problem has got."""

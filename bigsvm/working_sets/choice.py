@@ -9,6 +9,7 @@ import numpy as np
 from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.gram.low_rank import rank_of_model
 from bigsvm.working_sets.scopes import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
+from bigsvm.working_sets.subproblem import only_computed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,15 +18,11 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.gram.row_cache import RowTier
 
 SCOPE_TOL = 0.05
 """A scope that is not all rows is solved to this KKT gap only, in units of `Problem.scale` (1 for
 labels ±1): larger scopes follow."""
-SETTLED_TOL = 0.5
-"""A row of an uncertified run matters if it violates by more than this, in the same units."""
-SETTLED_SHARE = 1e-3
-"""A scope of an uncertified run is solved until at most this share of its rows matter: a fifth of
-`learning_curve.WORTH`."""
 INNER_TOL = 0.5
 """Active rows are solved to this share of tol, so that their own gap leaves others room."""
 NEAR = 2.0
@@ -107,16 +104,14 @@ class WorkingSet(NamedTuple):
 
 
 class Choice:
-    """Chooses scopes, active rows and working sets of one run; holds no state of it but `rng`.
+    """Chooses scopes, active rows and working sets of one run, which certifies its result.
+
+    It holds no state of the run but `rng`.
 
     Parameters
     ----------
     tol : float
         KKT gap that the run has to reach.
-    whole : bool
-        Whether all rows are one working set.
-    certifies : bool
-        Whether the run has to certify `tol`.
     rng : numpy.random.Generator
         Chooses among too many violators.
     """
@@ -128,14 +123,12 @@ class Choice:
         plan: TrainingPlan,
         *,
         tol: float,
-        whole: bool,
-        certifies: bool,
         rng: np.random.Generator,
     ) -> None:
         self._dual, self._plan = dual, plan
-        self._tol, self._whole, self._certifies, self._rng = tol, whole, certifies, rng
+        self._tol, self._rng = tol, rng
         self._n_rows = source.n_rows
-        self._samples = source.is_shuffled and not whole
+        self._samples = source.is_shuffled
         # Rows that are not in memory cost a pass whenever they are looked at again.
         self._in_core = source.row_alignment <= 1
 
@@ -153,36 +146,55 @@ class Choice:
         A set that is solved for several functions together is small, and each needs rows of its
         own.
         """
-        if self._whole or self._ties_functions:
+        if self._ties_functions:
             return None
         return max(FIRST_BYTES // (4 * size), int(SHARE_OF_SLOTS * size))
 
-    def active_tol(self, scope: int, standing: Standing, *, settled: bool = False) -> float:
-        """KKT gap to which the active rows of a scope with this standing are solved.
+    def row_tier(self) -> Callable[[RowTier], RowTier]:
+        """Return what puts a tier between memory and the computation of kernel rows."""
+        return only_computed
 
-        `settled` says whether the last rows have been added to a run without a certificate.
-        """
+    def distrust_kept_rows(self) -> None:
+        """Stop using kernel rows that an earlier process has kept: they may be wrong."""
+
+    def active_tol(self, scope: int, standing: Standing) -> float:
+        """KKT gap to which the active rows of a scope with this standing are solved."""
+        return self._tol_of(standing, is_last=scope == self._n_rows)
+
+    def _tol_of(self, standing: Standing, *, is_last: bool) -> float:
+        """KKT gap to which rows are solved; `is_last` says that no other rows follow."""
         is_near = self._tol < standing.gap < NEAR * self._tol
         tol = max((NEAR_TOL if is_near else INNER_TOL) * self._tol, FINEST_INNER_TOL)
-        if scope == self._n_rows and (self._certifies or not settled):
+        if is_last:
             return tol
         return max(tol, SCOPE_TOL * self._dual.formulation.scale(standing.thresholds))
 
     def one_set_is_enough(self, *, knows_all_outputs: bool) -> bool:
         """Whether a scope is solved by one working set: for functions, until the first full sweep.
 
-        Only the outputs of all rows show which rows matter. A run without a certificate may have no
-        such sweep, and the model of each of its scopes is evaluated.
+        Only the outputs of all rows show which rows matter.
         """
-        return bool(self._dual.functions) and not knows_all_outputs and self._certifies
+        return bool(self._dual.functions) and not knows_all_outputs
 
-    def is_solved(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
-        """Whether a scope with this standing is a model, for a run without a certificate."""
-        tol = max(self._tol, SETTLED_TOL * self._dual.formulation.scale(standing.thresholds))
-        if standing.gap <= tol:
-            return True
-        violating = self._dual.n_violating(alpha, outputs, standing, tol=tol)
-        return violating <= SETTLED_SHARE * len(alpha)
+    # -- when scopes grow and end --------------------------------------------------------------
+
+    def end(self, standing: Standing) -> str | None:
+        """Return why the run ends at this point of a scope, without a certificate; None if not."""
+        return None
+
+    def grows(self) -> bool:
+        """Whether the scope grows after a sweep over it."""
+        return True
+
+    def growing(self, stop: int) -> None:
+        """Note that outputs of the rows up to `stop` are known, before they take part."""
+
+    @property
+    def returns_current(self) -> bool:
+        """Whether a run that is stopped returns its current point, also before it is swept."""
+        return False
+
+    # -- active rows and working sets ----------------------------------------------------------
 
     def active_rows(
         self, alpha: F8, outputs: F8, standing: Standing, *, after_full_sweep: bool, together: bool
@@ -202,13 +214,11 @@ class Choice:
         scope = len(alpha)
         if self.by_functions:
             return np.empty(0, np.int64)
-        if self._whole:
-            return np.arange(scope)
         band = (0, 0)
         if after_full_sweep and scope == self._n_rows:
             fewest, most = (int(share * scope) for share in BAND)
             band = (fewest, min(most, self._plan.active_rows))
-        tol = self.active_tol(scope, standing)
+        tol = self._tol_of(standing, is_last=scope == self._n_rows)
         one_set = self._in_core and not self._dual.functions and not together
         # In memory, only rows that violate by more than the tolerance of the first set count as a
         # crowd. Elsewhere each sweep reads all rows again, so smaller violators are active too.
@@ -230,9 +240,9 @@ class Choice:
         The arguments are those of `active_rows`.
         """
         together, most = self._dual.together, min(len(alpha), self._plan.active_rows)
-        if together is None or self._whole or most <= MANY_TOGETHER:
+        if together is None or most <= MANY_TOGETHER:
             return False
-        tol = self.active_tol(len(alpha), standing)
+        tol = self._tol_of(standing, is_last=len(alpha) == self._n_rows)
         if standing.gap <= tol:
             return False
         if self._dual.n_violating(alpha, outputs, standing, tol=tol) <= MANY_TOGETHER:
@@ -244,12 +254,11 @@ class Choice:
         """Whether each function has its own working set among all rows, and no row is active."""
         few_rows = self._plan.active_rows < min(SMALLEST_SET, self._n_rows)
         many = len(self._dual.functions) >= MANY_FUNCTIONS
-        return many and few_rows and self._in_core and not self._whole
+        return many and few_rows and self._in_core
 
     def takes_all(self, n_active: int) -> bool:
         """Whether the active rows are one working set: all rows of the problem, and few."""
-        most = self._n_rows if self._whole else min(self._plan.working_set, LARGEST_SET)
-        return n_active == self._n_rows <= most
+        return n_active == self._n_rows <= min(self._plan.working_set, LARGEST_SET)
 
     def solves_together(self, n_active: int) -> bool:
         """Whether several functions have one working set, of all active rows."""

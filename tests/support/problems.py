@@ -12,6 +12,7 @@ from bigsvm.duals.ball import BallDual, L2Classification, L2OneClass, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDual, Order, RowSolver
 from bigsvm.duals.formulations import CSVC
+from bigsvm.fit.trainer import choice_of
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.training import events
@@ -105,8 +106,9 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
     if dual is None:
         formulation = options.pop("formulation", None) or CSVC(sign=y, C=C)
         dual = BoxDual(formulation, SelectionRule.from_name(rule))
-    loop = {name: options.pop(name) for name in ("whole", "disk", "certify") if name in options}
-    return Decomposition(Run(source, dual, tiles, plan, **saved(**options)), tol=tol, **loop)
+    chosen = {name: options.pop(name) for name in ("whole", "disk", "certify") if name in options}
+    run = Run(source, dual, tiles, plan, **saved(**options))
+    return Decomposition(run, tol=tol, choice=choice_of(run, tol=tol, **chosen))
 
 
 def saved(*, checkpoint=None, checkpoint_every=60.0, listener=events.ignore, **options):
@@ -205,4 +207,5 @@ class Ball:
             begin = {"start": search.alpha() if certify else None, "watch": search.watch}
         run = Run(self.source, self.dual, tiles, self.plan, **begin, **saved(**given))
         certify = certify or not hasattr(self.dual.formulation, "sign")
-        return Decomposition(run, tol=self._tol, certify=certify).run()
+        choice = choice_of(run, tol=self._tol, certify=certify)
+        return Decomposition(run, tol=self._tol, choice=choice).run()
