@@ -16,7 +16,7 @@ CONFIGURATION = Path(__file__).parents[1] / "pyproject.toml"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("processes", [0, 1])
 def test_a_test_that_hangs_fails_and_is_named(tmp_path, processes):
     (tmp_path / "test_one.py").write_text(HANGS)
     ended = subprocess.run(

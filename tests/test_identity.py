@@ -189,7 +189,7 @@ def everything():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [pytest.param("0", marks=pytest.mark.slow), "1"])
+@pytest.mark.parametrize("seed", ["0", "1"])
 def test_it_is_the_same_in_another_process(seed):
     code = "import test_identity; print(test_identity.everything())"
     found = subprocess.run(

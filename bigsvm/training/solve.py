@@ -167,8 +167,9 @@ class Solve:
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""
         run = self._run
+        tier = self._choice.row_tier()  # it decides once whether kernel rows are kept
         memory = Memory(
-            self._buffer, self._choice.first_slots, self._choice.row_tier(),
+            self._buffer, self._choice.first_slots, tier,
             run.plan.block_bytes, whole_rows=run.count.keeps_rows,
         )  # fmt: skip
         # With a step limit there is one lane: otherwise the result would depend on timing.

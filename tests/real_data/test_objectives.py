@@ -59,7 +59,7 @@ def check(store, model, C, *, objective, within, slack_within):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", [pytest.param("dense", marks=pytest.mark.slow), "sparse"])
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
 def test_a9a(real, tmp_path, layout):
     store = bigsvm.convert([real("a9a")], tmp_path / "a.zarr", n_features=123, layout=layout)
     test = bigsvm.convert([real("a9a.t")], tmp_path / "t.zarr", n_features=123, layout=layout)

@@ -195,9 +195,7 @@ def test_regression_and_one_class_hold_at_a_small_size(monkeypatch, capsys, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "suite", ["small_problems", pytest.param("unscaled", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("suite", ["small_problems", "unscaled"])
 def test_small_problems_are_fitted_by_all_and_compared(suite, folder, capsys, monkeypatch):
     monkeypatch.setattr(small_problems, "COSTS", (1.0,))
     monkeypatch.setattr(small_problems, "GAMMAS", (1.0,))

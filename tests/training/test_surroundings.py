@@ -40,13 +40,7 @@ class FailingRows(ArrayRows):
 
 @pytest.mark.slow
 @pytest.mark.fault("surroundings")
-@pytest.mark.parametrize(
-    "error",
-    [
-        UnreachableError,
-        *(pytest.param(error, marks=pytest.mark.slow) for error in (StoreError, ClusterError)),
-    ],
-)
+@pytest.mark.parametrize("error", [UnreachableError, StoreError, ClusterError])
 def test_rows_that_cannot_be_read_for_a_while(error, tmp_path):
     X, y = blobs(2000)
 
