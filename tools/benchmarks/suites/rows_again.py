@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.gram.row_cache import RowTier
+    from bigsvm.training.run import Run
     from tools.benchmarks.results import Row
 
 COLUMNS, FACTORS = (10, 100, 1000, 10_000), (1.0, 1.25, 2.0, 4.0)
@@ -148,27 +149,34 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
     from unittest import mock
 
     from bigsvm import open_store
+    from bigsvm.fit import trainer
     from bigsvm.fit.train import train_model
     from bigsvm.parameters import TrainingParameters
-    from bigsvm.training import decomposition
-    from bigsvm.training.solve import Solve
+    from bigsvm.working_sets.choice import Choice
     from tools.benchmarks.contestants import TOL
 
     counted = Counted()
 
-    class CountedSolve(Solve):
-        """The solve phase, with a counting tier where the disk tier would be."""
+    class CountedChoice(Choice):
+        """The plain choice of rows, with a counting tier below memory."""
 
-        def _disk_tier(self) -> Any:  # noqa: ANN401 (a tier like that one)
+        def __init__(self, run: Run, tol: float) -> None:
+            super().__init__(run.dual, run.source, run.plan, tol=tol, rng=run.rng)
+            self._run = run
+
+        def row_tier(self) -> Any:  # noqa: ANN401 (it puts a tier over another)
             state = self._run.state
-            return counted.begin(state.active, state.active[state.working])
+            return counted.begin(state.active, state.active[state.working]).over
+
+    def choice_of(run: Run, *, tol: float, **_: object) -> Choice:
+        return CountedChoice(run, tol)
 
     opened = open_store(store)
     parameters = TrainingParameters(
         C=problem.C, gamma=problem.gamma, tol=TOL, memory=memory, threads=1, **limits
     )
     began = time.process_time()
-    with mock.patch.object(decomposition, "Solve", CountedSolve):
+    with mock.patch.object(trainer, "choice_of", choice_of):
         train_model(opened.rows, opened.labels(), None, parameters)
     return counted, time.process_time() - began
 
