@@ -22,14 +22,14 @@ machine = bigsvm.SVC(C=100, gamma=0.01, memory="20MB")
 """
 INTERRUPTED = """
 import os, signal
-from bigsvm.training.decomposition import Decomposition
-sweep, begun = Decomposition._sweep, []
+from bigsvm.training.sweep import Passes
+sweep, begun = Passes.sweep, []
 def interrupted(self, *given, **options):
     begun.append(None)
     if len(begun) == 1:
         os.kill(os.getpid(), signal.SIGINT)
     return sweep(self, *given, **options)
-Decomposition._sweep = interrupted
+Passes.sweep = interrupted
 try:
     machine.fit(X, y)
 except KeyboardInterrupt:

@@ -5,7 +5,7 @@ Of r random rows the farthest from the centre is among the farthest 5 % of all w
 product with the core set; the farthest of each join it, and the solver takes its steps there. The
 search ends when half of the samples, or a quarter where sweeps follow, has no point outside the
 ball, which proves nothing about the other rows: only a full sweep does, see
-`bigsvm.training.decomposition`.
+`bigsvm.training.loop`.
 """
 
 from __future__ import annotations

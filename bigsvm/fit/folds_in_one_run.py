@@ -27,7 +27,7 @@ from bigsvm.fit.variables import Variables, make_variables
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import BALLS, traits_of
 from bigsvm.training.result import KnownPoint
-from bigsvm.working_sets.choice import MANY_FUNCTIONS
+from bigsvm.working_sets.functions import MANY_FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -29,14 +29,15 @@ from bigsvm.processors import one_blas_thread
 from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import KEPT, Checkpoint
 from bigsvm.training.checkpoint_copy import CheckpointCopy
-from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.events import Joined, Left
+from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
 from bigsvm.training.uncertified import UncertifiedChoice
 from bigsvm.training.whole import WholeChoice
 from bigsvm.working_sets.choice import Choice
+from bigsvm.working_sets.functions import FunctionChoice
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks, Listener
     from bigsvm.training.result import KnownPoint, TrainingResult
+    from bigsvm.training.run import Watch
     from bigsvm.training.saving import Saver
-    from bigsvm.training.watch import Watch
 
 Task = TypeVar("Task")
 
@@ -301,8 +302,11 @@ def choice_of(
     """
     if whole:
         return WholeChoice(run, tol=tol, disk=disk)
+    problem = run.dual, run.source, run.plan
+    if FunctionChoice.suits(*problem):
+        return FunctionChoice(*problem, tol=tol, rng=run.rng)
     if certify:
-        return Choice(run.dual, run.source, run.plan, tol=tol, rng=run.rng)
+        return Choice(*problem, tol=tol, rng=run.rng)
     return UncertifiedChoice(run, tol=tol)
 
 

@@ -59,9 +59,6 @@ class Exact:
         Reads rows by their indices.
     rows_at_once : int
         Most rows together.
-    by_halves : bool
-        Whether half of the kernel values among the support rows are computed, and used twice.
-        Otherwise all are computed; the last bits differ.
     executor : Products, optional
         Computes the products; by default this process does.
     """
@@ -73,13 +70,11 @@ class Exact:
         gather: Gather,
         *,
         rows_at_once: int,
-        by_halves: bool = True,
         executor: Products | None = None,
     ) -> None:
         self._executor = executor or Products(source)
         self.source, self.tiles, self._gather = source, tiles, gather
         self._step = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE))
-        self.by_halves = by_halves
         self._gram_rows, self._gram = np.empty(0, np.int64), np.empty((0, 0))
 
     def gram(self, rows: I8, /) -> F8:
@@ -102,7 +97,7 @@ class Exact:
         """
         support = weighted_rows(beta)
         how: dict[str, Any] = {"tiles": self.tiles, "step": self._step}
-        if self.by_halves and np.array_equal(rows, support):
+        if np.array_equal(rows, support):
             return self._executor.exact_halves(support, beta[support], self._gather, **how)
         return self._executor.exact_at(rows, support, beta[support], self._gather, **how)
 
@@ -118,7 +113,6 @@ def certify(
     tol: float,
     inherited_error: Callable[[], float] = lambda: 0.0,
     rows_at_once: int = ROWS_AT_ONCE,
-    by_halves: bool = True,
     executor: Products | None = None,
 ) -> Standing:
     """Return the standing of a point by outputs in float64; polish it first where few rows matter.
@@ -139,7 +133,7 @@ def certify(
         all outputs are recomputed.
     rows_at_once : int
         Most rows that are gathered together.
-    by_halves, executor
+    executor
         See `Exact`.
 
     Returns
@@ -159,7 +153,7 @@ def certify(
     with tiles.exact() as exact_tiles:
         exact = Exact(
             source, exact_tiles, gather,
-            rows_at_once=rows_at_once, by_halves=by_halves, executor=executor,
+            rows_at_once=rows_at_once, executor=executor,
         )  # fmt: skip
         beta = dual.formulation.per_output(alpha)
         support = weighted_rows(beta)
@@ -301,8 +295,8 @@ class _Recomputed:
     def add_all(self, support: I8) -> None:
         """Recompute all support rows that are missing, or all of them where that is less work."""
         missing = self.missing(support)
-        again = self._exact.by_halves and 2 * len(missing) > len(support)
-        self.add(support if again else missing)
+        # All together need half of their kernel values.
+        self.add(support if 2 * len(missing) > len(support) else missing)
 
 
 def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: float) -> None:

@@ -16,34 +16,70 @@ from bigsvm.training.result import (
     TrainingResult,
     finite_or_none,
 )
+from bigsvm.training.state import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bigsvm.arrays import F8
     from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.training.run import Run
     from bigsvm.training.state import Counters, RowState
 
 
 def conclude(
+    run: Run,
+    reason: StopReason,
+    *,
+    tol: float,
+    standing: Standing | None,
+    certify: Callable[[], Standing],
+    returns_current: bool,
+) -> TrainingResult:
+    """Return the point of the last sweep, or a later one, whose gap is not known.
+
+    Parameters
+    ----------
+    standing : Standing or None
+        Standing at the last sweep.
+    certify : callable
+        Certifies the point of the last sweep.
+    returns_current : bool
+        Whether the current point is returned, also before it is swept.
+    """
+    state, count = run.state, run.count
+    half_swept = count.phase in (Phase.SWEEP, Phase.FILL) and (
+        count.rows_done > 0 or count.columns_done > 0
+    )
+    alpha = state.alpha
+    if not count.n_sweeps or half_swept or returns_current:
+        alpha, standing = state.current_alpha(), None
+    elif reason is StopReason.MAX_ITER:
+        standing = certify()
+        if standing.gap <= tol:  # few rows are polished, which takes no pair steps
+            reason = StopReason.CONVERGED
+    elif standing is None or reason not in (StopReason.CONVERGED, StopReason.STALLED):
+        # Steps only raise the objective, and sweeps may be hours apart.
+        alpha, standing = state.current_alpha(), None
+        if np.array_equal(alpha, state.alpha):
+            standing = run.dual.optimality(alpha, state.outputs)
+    run.watch.account()
+    return _result(run.dual, state, count, reason, tol, alpha, standing)
+
+
+def _result(
     dual: Dual[Any],
     state: RowState,
     count: Counters,
-    *,
     reason: StopReason,
     tol: float,
     alpha: F8,
     standing: Standing | None,
 ) -> TrainingResult:
-    """Gather the result of a run.
+    """Gather the result of a run at a point.
 
-    Parameters
-    ----------
-    count : Counters
-        Brought up to date.
-    alpha : (n,) or (n, …) float64
-        The point to return.
-    standing : Standing or None
-        Standing of the point; None where its outputs are not complete: before the first sweep, or
-        in the middle of a sweep.
+    `standing` is None where the outputs of the point are not complete: before the first sweep, or
+    in the middle of a sweep.
     """
     netted = dual.formulation.netted(alpha)
     if standing is not None and netted is not alpha:

@@ -17,45 +17,38 @@ from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8
-    from bigsvm.budget import TrainingPlan
-    from bigsvm.data.row_source import RowSource
     from bigsvm.executors.executor import Executor
     from bigsvm.executors.working_rows import WorkingRows
-    from bigsvm.gram import KernelTiles
+    from bigsvm.training.run import Run
 
 
-def confirm(
-    outputs: F8,
-    beta: F8,
-    source: RowSource,
-    tiles: KernelTiles,
-    executor: Executor,
-    rows: WorkingRows,
-    plan: TrainingPlan,
-    *,
-    limit: float,
-) -> float:
-    """Recompute outputs, and replace those that differ by more than `limit`.
+UNCONFIRMED = 0.5
+"""Largest error of such outputs, in units of the tolerance: those with larger errors are
+replaced."""
+
+
+def confirm(run: Run, executor: Executor, rows: WorkingRows, *, tol: float) -> float:
+    """Recompute outputs that were derived from files of earlier processes; replace wrong ones.
 
     Parameters
     ----------
-    outputs : (n,) or (n, k) float64
-        Changed in place.
-    beta : as outputs
-        Weights of the kernel rows.
-    tiles : KernelTiles
-        The tiles of the run; the check is added to their count.
+    run : Run
+        Its outputs are changed in place. The memory for kernel rows is free during the check.
     executor : Executor
     rows : WorkingRows
         Reads the support rows.
-    plan : TrainingPlan
-        The memory for kernel rows is free during the check.
+    tol : float
+        Tolerance of the run.
 
     Returns
     -------
     float
         Largest difference from the recomputed outputs that remains.
     """
+    if run.computed_outputs:
+        return 0.0
+    plan, source, outputs = run.plan, run.source, run.state.outputs
+    beta = run.per_output(run.state.alpha)
     support = weighted_rows(beta)
     # Rows in memory need no blocks, so the support rows may use the memory for these.
     spare_rows = plan.block_bytes // (4 * source.n_columns) if source.row_alignment <= 1 else 0
@@ -68,8 +61,8 @@ def confirm(
     for partial in executor.run(weighted, start=0, stop=len(outputs), sums_bytes=plan.gram_bytes):
         check_interrupt()
         part = slice(partial.start, partial.stop)
-        tiles.n_evaluations += partial.evaluations
-        most = max(most, _taken_over(outputs[part], partial.added, limit))
+        run.tiles.n_evaluations += partial.evaluations
+        most = max(most, _taken_over(outputs[part], partial.added, UNCONFIRMED * tol))
     return most
 
 

@@ -92,11 +92,6 @@ class RowState(NamedTuple):
         """The working set in progress."""
         return WorkingSet(self.working, self.set_sizes, self.working_alpha, self.working_gradient)
 
-    @property
-    def sets_among_all_rows(self) -> bool:
-        """Whether the working set is of functions that have sets among all rows."""
-        return len(self.set_sizes) > 0 and not len(self.active)
-
     def with_sums(self) -> RowState:
         """Add the sums to f, and return the state without them."""
         self.outputs[: len(self.sums)] += self.sums

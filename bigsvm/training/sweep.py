@@ -4,54 +4,141 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bigsvm.executors.local import worth_skipping
 from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training import events
+from bigsvm.training.state import Phase
+from bigsvm.working_sets.functions import moved_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F8, I8
-    from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowsAt
     from bigsvm.executors.executor import Executor
     from bigsvm.executors.working_rows import WorkingRows
     from bigsvm.gram.weights import Weights
-    from bigsvm.training.state import Counters
-    from bigsvm.training.watch import Watch
+    from bigsvm.training.run import Run
+    from bigsvm.working_sets.choice import Choice
+
+SPARSE_VALUES = 1 << 16
+"""Most columns counted per sparse row: a tile has only the columns that occur in it."""
 
 
 class Passes:
-    """Adds ``K(rows, some) @ weights`` to f of the rows of a span.
+    """The phases of a run that are passes: sweep, grow and fill.
+
+    A pass says in the counters of the run how far it has got. The same call continues from there.
 
     Parameters
     ----------
+    run : Run
+        Changed by each phase.
     executor : Executor
         Computes what is added, block by block.
     rows : WorkingRows
         Reads the rows that kernel values are taken with.
-    count : Counters
-        How far a pass has got, kept up to date: a call with the same weights continues from there.
-    listener, pause : callable
-        Told, and called, several times a second; `pause` may raise.
+    choice : Choice
+        Chooses how many rows take part.
     """
 
-    def __init__(
-        self,
-        executor: Executor,
-        plan: TrainingPlan,
-        rows: WorkingRows,
-        count: Counters,
-        *,
-        watch: Watch,
-        listener: events.Listener,
-        pause: Callable[[], None],
-    ) -> None:
-        self._executor, self._plan = executor, plan
-        self._rows, self._count, self._watch = rows, count, watch
-        self._listener, self._pause = listener, pause
+    def __init__(self, run: Run, executor: Executor, rows: WorkingRows, choice: Choice) -> None:
+        self._run, self._executor, self._rows, self._choice = run, executor, rows, choice
+
+    def sweep(self) -> None:
+        """Bring f of the other rows of the scope up to date with the new alpha of active rows."""
+        run, count = self._run, self._run.count
+        if run.dual.functions and not len(run.state.active):
+            self._sweep_functions()
+        else:
+            self._sweep_active()
+        count.rows_swept += count.scope
+        count.n_sweeps += run.has_all_rows
+        count.solves += 1
+        grows = not run.has_all_rows and self._choice.grows()
+        count.phase = Phase.GROW if grows else Phase.SELECT
+
+    def _sweep_active(self) -> None:
+        """Add what the active rows have moved to f of the other rows."""
+        state, count = self._run.state, self._run.count
+        change = self._run.per_output(state.active_alpha - state.alpha[state.active])
+        moved = weighted_rows(change)
+        if len(moved) and len(state.active) < count.scope:
+            rows = self._rows.gathered(state.active).at_places(moved)
+            weighted = WeightedRows.held(rows, change[moved])
+            self.add(weighted, state.outputs, stop=count.scope, skip=state.active)
+        state.outputs[state.active] = state.active_outputs
+        state.alpha[state.active] = state.active_alpha
+        count.rows_done = 0
+
+    def _sweep_functions(self) -> None:
+        """Add what has moved in the functions' working sets to f of all rows."""
+        run, working = self._run, self._run.state.working_set
+        alpha, _ = run.of_scope()
+        change = moved_in(working, alpha)
+        # Rows in memory need no blocks; the memory of blocks is for partners.
+        values = run.source.n_columns
+        if run.source.is_sparse:
+            values = min(values, SPARSE_VALUES)
+        at_once = max(1, run.plan.block_bytes // (4 * values))
+        run.make_room_for_sums()
+        self.add_by_pieces(change, run.state.sums, stop=run.count.scope, at_once=at_once)
+        alpha[working.rows, working.functions] = working.alpha
+        run.state = run.state.with_sums().without_working_set()
+
+    def grow(self) -> None:
+        """Compute f of the next rows, and let them take part."""
+        run, count = self._run, self._run.count
+        stop = self._next_scope()
+        beta = run.per_output(run.state.alpha[: count.scope])
+        self.add_by_pieces(beta, run.state.outputs, start=count.scope, stop=stop)
+        count.rows_swept += stop - count.scope
+        self._choice.growing(stop)
+        count.scope, count.solves = stop, 0
+        count.phase = Phase.FILL
+
+    def fill(self) -> None:
+        """Make the variables of the scope add up to their constants, where these are not 0."""
+        run, state, count = self._run, self._run.state, self._run.count
+        alpha, outputs = run.of_scope()
+        if not len(state.sums):
+            start = alpha
+            if run.start is not None and not alpha.any():
+                start = run.start[: count.scope]
+            filled = run.dual.filled(start, outputs)
+            changed = (filled != alpha).reshape(len(alpha), -1).any(axis=1)
+            active = np.flatnonzero(changed)
+            run.state = state = state._replace(
+                active=active, active_alpha=filled[active], active_outputs=outputs[active]
+            ).without_working_set()
+        if len(state.active):
+            change = np.zeros_like(outputs)
+            change[state.active] = run.per_output(state.active_alpha - alpha[state.active])
+            run.make_room_for_sums()
+            state = run.state
+            self.add_by_pieces(change, state.sums, stop=count.scope)
+            state.alpha[state.active] = state.active_alpha
+            run.state = state.with_sums()
+            count.rows_swept += count.scope
+        count.phase = Phase.SELECT
+
+    def first_scope(self) -> int:
+        """Rows that take part first; they include all rows that the start has moved."""
+        first, n = self._next_scope(), self._run.source.n_rows
+        if self._run.start is None:
+            return first
+        first = max(first, int(weighted_rows(self._run.start).max(initial=-1)) + 1)
+        return first if 2 * first < n else n
+
+    def _next_scope(self) -> int:
+        """Rows that take part next; all of them if no pair steps are left."""
+        if not self._run.watch.steps_allowed():
+            return self._run.source.n_rows
+        return self._choice.scope_after(self._run.count.scope)
+
+    # -- one pass ----------------------------------------------------------------------------
 
     def add_by_pieces(
         self, weights: Weights, sums: F8, *, stop: int, start: int = 0, at_once: int = 0
@@ -63,7 +150,7 @@ class Passes:
         Weights, (m,), belong to the first m rows. For k functions weights are (m, k), dense or CSR,
         and sums (n, k). Memory holds at least `at_once` rows.
         """
-        count, size = self._count, max(self._plan.active_rows, at_once)
+        count, size = self._run.count, max(self._run.plan.active_rows, at_once)
         rows = weighted_rows(weights)
         while count.columns_done < len(rows):
             if not count.rows_done:
@@ -97,7 +184,7 @@ class Passes:
         nor on how rows are divided into blocks. If it `continues`, the sum starts from `out`, which
         has the sums of earlier pieces.
         """
-        count = self._count
+        run, count = self._run, self._run.count
         for partial in self._executor.run(
             weighted,
             start=max(start, count.rows_done),
@@ -113,8 +200,8 @@ class Passes:
                 out[block] += partial.added
             else:
                 out[partial.start + partial.kept] += partial.added
-            self._watch.add(partial, threads=self._executor.threads)
+            run.watch.add(partial, threads=self._executor.threads)
             count.rows_done = partial.stop
-            self._listener(events.Sweeping(count.n_sweeps + 1, partial.stop, stop, weighted.n))
-            self._pause()
+            run.listener(events.Sweeping(count.n_sweeps + 1, partial.stop, stop, weighted.n))
+            run.pause()
             del partial  # its sums, before the next ones are computed

@@ -9,7 +9,7 @@ import numpy as np
 from bigsvm.training import events
 from bigsvm.working_sets.choice import Choice
 from bigsvm.working_sets.shrinking import leaves_out
-from bigsvm.working_sets.subproblem import only_computed
+from bigsvm.working_sets.subproblem import Memory, only_computed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Standing
     from bigsvm.gram.disk import DiskCache
-    from bigsvm.gram.row_cache import RowTier
+    from bigsvm.gram.row_cache import RowBuffer, RowTier
     from bigsvm.training.run import Run
 
 
@@ -43,30 +43,24 @@ class WholeChoice(Choice):
         """Return the number of all rows."""
         return self._n_rows
 
-    def first_slots(self, size: int) -> int | None:
-        """Return None: all kernel rows that fit are in memory."""
-        return None
-
     def active_rows(
-        self, alpha: F8, outputs: F8, standing: Standing, *, after_full_sweep: bool, together: bool
-    ) -> I8:
-        """Return all rows."""
-        return np.arange(len(alpha))
-
-    def steps_together(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
-        """Return False: there are pair steps only."""
-        return False
-
-    @property
-    def by_functions(self) -> bool:
-        """False, as all functions are solved with all rows."""
-        return False
+        self, alpha: F8, outputs: F8, standing: Standing, *, after_full_sweep: bool
+    ) -> tuple[I8, bool]:
+        """Return all rows, which take pair steps only."""
+        return np.arange(len(alpha)), False
 
     def takes_all(self, n_active: int) -> bool:
         """Whether these are all rows."""
         return n_active == self._n_rows
 
-    def row_tier(self) -> Callable[[RowTier], RowTier]:
+    def memory(self, buffer: RowBuffer) -> Memory:
+        """Return the memory of all rows, which all kernel rows that fit use from the first."""
+        tier = self._tier()  # it decides once whether kernel rows are kept
+        return Memory(
+            buffer, tier=tier, spare=self.plan.block_bytes, whole_rows=self._run.count.keeps_rows
+        )
+
+    def _tier(self) -> Callable[[RowTier], RowTier]:
         """Open the kernel rows on disk, where rows are kept there.
 
         The first decision holds for the whole run, also where it is resumed: a run that keeps rows

@@ -40,11 +40,12 @@ class ActiveRows:
         Rows of the problem, ascending.
     alpha, outputs : (b,) float64
         Changed in place by `absorb`.
-    has_all_rows : bool
-        Whether these are all rows, whose outputs a sweep brings up to date instead.
     executor : Products, optional
         Computes large products; by default this process does.
     """
+
+    has_all_rows = False
+    """Whether these are all rows, whose outputs a sweep brings up to date instead of `absorb`."""
 
     def __init__(
         self,
@@ -55,13 +56,11 @@ class ActiveRows:
         alpha: F8,
         outputs: F8,
         *,
-        has_all_rows: bool = False,
         executor: Products | None = None,
     ) -> None:
         self.executor = executor or Products(rows.source)
         self.dual, self.tiles, self.rows, self.indices = dual, tiles, rows, indices
         self.alpha, self.outputs = alpha, outputs
-        self.has_all_rows = has_all_rows
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -71,27 +70,16 @@ class ActiveRows:
         """Whether kernel values are float64, also for a function that does not need it itself."""
         return self.tiles.dtype == np.float64
 
-    @property
-    def listed(self) -> I8 | None:
-        """Their rows, (b,); None for all rows."""
-        return None if self.has_all_rows else self.indices
-
     def places(self, rows: I8) -> I8:
         """Places of some of these rows, (m,)."""
         return np.searchsorted(self.indices, rows)
 
     def optimality(self) -> Standing:
         """Return the standing of these rows."""
-        standing: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.listed)
+        standing: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.indices)
         return standing
 
-    def choose(
-        self,
-        choice: Choice,
-        *,
-        tol: float,
-        once: bool = False,
-    ) -> tuple[WorkingSet, float]:
+    def choose(self, choice: Choice, *, tol: float, once: bool = False) -> tuple[WorkingSet, float]:
         """Choose a working set, and the KKT gap that it is to reach.
 
         The set is empty if the rows are within `tol` of optimal. `once` says that no other set
@@ -102,7 +90,7 @@ class ActiveRows:
             return self.started(np.empty(0, np.int64)), tol
         places, tol = choice.working_set(
             self.dual, self.alpha, self.outputs, standing,
-            rows=self.listed, near=self.kernel_row, tol=tol,
+            rows=self.indices, near=self.kernel_row, tol=tol,
         )  # fmt: skip
         return self.started(places), tol
 

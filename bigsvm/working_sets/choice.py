@@ -9,7 +9,7 @@ import numpy as np
 from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.gram.low_rank import rank_of_model
 from bigsvm.working_sets.scopes import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
-from bigsvm.working_sets.subproblem import only_computed
+from bigsvm.working_sets.subproblem import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.gram.row_cache import RowTier
+    from bigsvm.gram.row_cache import RowBuffer
 
 SCOPE_TOL = 0.05
 """A scope that is not all rows is solved to this KKT gap only, in units of `Problem.scale` (1 for
@@ -46,11 +46,6 @@ SMALLEST_SET = 2048
 """Fewest rows of a working set, if the problem has that many."""
 LARGEST_SET = 6144
 """Most rows of a working set, unless more are free."""
-MANY_FUNCTIONS = 64
-"""From this many functions on, each has a working set of its own among all rows if memory holds few
-active rows: sweeps of the active rows alone would not converge."""
-SMALLEST_FUNCTION_SET = 64
-"""Fewest variables of one of very many functions, each of which has few rows that matter."""
 TIGHT_FILL = 1.25
 """Factor of the free rows: a working set has at least this many rows even if too few of its kernel
 rows fit, because free rows that are solved in parts disturb one another for ever."""
@@ -125,8 +120,8 @@ class Choice:
         tol: float,
         rng: np.random.Generator,
     ) -> None:
-        self._dual, self._plan = dual, plan
-        self._tol, self._rng = tol, rng
+        self._dual, self.plan, self.rng = dual, plan, rng
+        self._tol = tol
         self._n_rows = source.n_rows
         self._samples = source.is_shuffled
         # Rows that are not in memory cost a pass whenever they are looked at again.
@@ -134,13 +129,17 @@ class Choice:
 
     def scope_after(self, scope: int) -> int:
         """Rows that take part next; all of them unless the first rows are a random sample."""
-        if not self._samples or self.by_functions:
+        if not self._samples:
             return self._n_rows
         costly = self._dual.functions or not self._in_core
         growth = GROWTH_OUT_OF_CORE if costly else GROWTH
         return next_scope(scope, self._n_rows, growth=growth)
 
-    def first_slots(self, size: int) -> int | None:
+    def memory(self, buffer: RowBuffer) -> Memory:
+        """Return the memory of the next working set."""
+        return Memory(buffer, self._first_slots, spare=self.plan.block_bytes)
+
+    def _first_slots(self, size: int) -> int | None:
         """Kernel rows of a working set that are in memory at first; None for all that fit.
 
         A set that is solved for several functions together is small, and each needs rows of its
@@ -149,10 +148,6 @@ class Choice:
         if self._ties_functions:
             return None
         return max(FIRST_BYTES // (4 * size), int(SHARE_OF_SLOTS * size))
-
-    def row_tier(self) -> Callable[[RowTier], RowTier]:
-        """Return what puts a tier between memory and the computation of kernel rows."""
-        return only_computed
 
     def distrust_kept_rows(self) -> None:
         """Stop using kernel rows that an earlier process has kept: they may be wrong."""
@@ -197,9 +192,11 @@ class Choice:
     # -- active rows and working sets ----------------------------------------------------------
 
     def active_rows(
-        self, alpha: F8, outputs: F8, standing: Standing, *, after_full_sweep: bool, together: bool
-    ) -> I8:
-        """Choose the active rows, ascending; none if functions choose among all rows.
+        self, alpha: F8, outputs: F8, standing: Standing, *, after_full_sweep: bool
+    ) -> tuple[I8, bool]:
+        """Choose the active rows, ascending, and whether they step together.
+
+        There are none where functions choose among all rows.
 
         Parameters
         ----------
@@ -208,61 +205,45 @@ class Choice:
             Standing of this point.
         after_full_sweep : bool
             Whether there has been a sweep over all rows.
-        together : bool
-            Whether they step together.
         """
-        scope = len(alpha)
-        if self.by_functions:
-            return np.empty(0, np.int64)
+        scope, most = len(alpha), self.plan.active_rows
+        tol = self._tol_of(standing, is_last=scope == self._n_rows)
+        together = self._step_together(alpha, outputs, standing, tol)
         band = (0, 0)
         if after_full_sweep and scope == self._n_rows:
-            fewest, most = (int(share * scope) for share in BAND)
-            band = (fewest, min(most, self._plan.active_rows))
-        tol = self._tol_of(standing, is_last=scope == self._n_rows)
+            fewest, largest = (int(share * scope) for share in BAND)
+            band = (fewest, min(largest, most))
         one_set = self._in_core and not self._dual.functions and not together
         # In memory, only rows that violate by more than the tolerance of the first set count as a
         # crowd. Elsewhere each sweep reads all rows again, so smaller violators are active too.
         wanted = Wanted(
-            capacity=self._capacity(standing) if one_set else self._plan.active_rows,
+            capacity=self._capacity(standing) if one_set else most,
             smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
             fill=TOGETHER_FILL if together else FILL,
-            rng=self._rng,
+            rng=self.rng,
             tol=self.loose_tol(standing, tol) if one_set else tol,
             band=band,
             margin=MARGIN * standing.gap,
-            crowd=Crowd(self._plan.active_rows) if one_set else None,
+            crowd=Crowd(most) if one_set else None,
         )
-        return self._dual.select(alpha, outputs, standing, wanted)
+        return self._dual.select(alpha, outputs, standing, wanted), together
 
-    def steps_together(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
-        """Whether the active rows step together, because very many rows of the scope violate.
-
-        The arguments are those of `active_rows`.
-        """
-        together, most = self._dual.together, min(len(alpha), self._plan.active_rows)
-        if together is None or most <= MANY_TOGETHER:
-            return False
-        tol = self._tol_of(standing, is_last=len(alpha) == self._n_rows)
-        if standing.gap <= tol:
+    def _step_together(self, alpha: F8, outputs: F8, standing: Standing, tol: float) -> bool:
+        """Whether very many rows of the scope violate, and rows can step together."""
+        together, most = self._dual.together, min(len(alpha), self.plan.active_rows)
+        if together is None or most <= MANY_TOGETHER or standing.gap <= tol:
             return False
         if self._dual.n_violating(alpha, outputs, standing, tol=tol) <= MANY_TOGETHER:
             return False
-        return bool(rank_of_model(most, self._plan.gram_bytes, wanted=together.model_rank))
-
-    @property
-    def by_functions(self) -> bool:
-        """Whether each function has its own working set among all rows, and no row is active."""
-        few_rows = self._plan.active_rows < min(SMALLEST_SET, self._n_rows)
-        many = len(self._dual.functions) >= MANY_FUNCTIONS
-        return many and few_rows and self._in_core
+        return bool(rank_of_model(most, self.plan.gram_bytes, wanted=together.model_rank))
 
     def takes_all(self, n_active: int) -> bool:
         """Whether the active rows are one working set: all rows of the problem, and few."""
-        return n_active == self._n_rows <= min(self._plan.working_set, LARGEST_SET)
+        return n_active == self._n_rows <= min(self.plan.working_set, LARGEST_SET)
 
     def solves_together(self, n_active: int) -> bool:
         """Whether several functions have one working set, of all active rows."""
-        return n_active <= min(LARGEST_SET, self._plan.working_set)
+        return n_active <= min(LARGEST_SET, self.plan.working_set)
 
     def working_set(
         self,
@@ -271,7 +252,7 @@ class Choice:
         outputs: F8,
         standing: Standing,
         *,
-        rows: I8 | None,
+        rows: I8,
         near: Callable[[int], F8],
         tol: float,
     ) -> tuple[I8, float]:
@@ -284,29 +265,24 @@ class Choice:
         alpha, outputs : (b,) float64
         standing : Standing
             Standing of this point.
-        rows : (b,) int64, optional
-            The active rows; None where the set is chosen among all rows.
+        rows : (b,) int64
+            The active rows.
         near : callable
             Kernel values, (b,), of these rows with the one at a place.
         tol : float
             KKT gap they are to reach among themselves.
         """
-        if rows is None:
-            # The memory of active rows with all functions holds this many variables of each.
-            most = self._plan.widest_set
-            wanted = Wanted(most, min(SMALLEST_FUNCTION_SET, most), FILL, self._rng, tol)
-            return dual.select(alpha, outputs, standing, wanted), tol
         n_active = len(rows)
         if self.takes_all(n_active):
             return np.arange(n_active), tol
-        if self._ties_functions and n_active <= self._plan.working_set:
+        if self._ties_functions and n_active <= self.plan.working_set:
             # Row steps look at few of the rows: those that do not violate cost them little.
             return np.arange(n_active), self.loose_tol(standing, tol)
         wanted = Wanted(
             capacity=self._capacity(standing),
             smallest=max(SMALLEST_SET, int(LEAST_SHARE * n_active)),
             fill=FILL,
-            rng=self._rng,
+            rng=self.rng,
             tol=self.loose_tol(standing, tol),
             crowd=Crowd(self._capacity(standing), near=near),
         )
@@ -326,7 +302,7 @@ class Choice:
 
     def _capacity(self, standing: Standing) -> int:
         """Most rows of a working set at this point."""
-        plan, n_free = self._plan, standing.n_free
+        plan, n_free = self.plan, standing.n_free
         wanted = max(LARGEST_SET, int(FILL * n_free))
         held = max(plan.working_set, min(int(TIGHT_FILL * n_free), plan.widest_set))
         return min(wanted, held)

@@ -1,26 +1,37 @@
-"""Active rows of several functions, each of which may have its own working set."""
+"""Rows of several functions, each of which may have its own working set."""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.duals.dual import Start
 from bigsvm.duals.functions import functions_in_turn
+from bigsvm.duals.picking import Wanted
 from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.active import ActiveRows
-from bigsvm.working_sets.choice import WorkingSet
+from bigsvm.working_sets.choice import FILL, SMALLEST_SET, Choice, WorkingSet
 from bigsvm.working_sets.lanes import FunctionProblems
 from bigsvm.working_sets.subproblem import all_that_fit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bigsvm.arrays import F8, I8
-    from bigsvm.working_sets.choice import Choice
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.duals.dual import Dual, Standing
     from bigsvm.working_sets.lanes import LaneLimits
     from bigsvm.working_sets.subproblem import Memory, WorkingProblem
+
+MANY_FUNCTIONS = 64
+"""From this many functions on, each has a working set of its own among all rows if memory holds few
+active rows."""
+SMALLEST_FUNCTION_SET = 64
+"""Fewest variables of one of very many functions, each of which has few rows that matter."""
 
 
 class ActiveFunctions(ActiveRows):
@@ -29,44 +40,21 @@ class ActiveFunctions(ActiveRows):
     Few active rows are one working set for all functions, which share its kernel rows. Among many
     active rows, each function has its own working set with shorter kernel rows; their changes are
     added up together.
-
-    An active row takes memory for every function, so few rows can be active with very many
-    functions. Then each function has its working set among all rows instead (`has_all_rows`), and
-    the sweep adds up the changes as a sparse matrix.
     """
 
-    def choose(
-        self,
-        choice: Choice,
-        *,
-        tol: float,
-        once: bool = False,
-    ) -> tuple[WorkingSet, float]:
+    def choose(self, choice: Choice, *, tol: float, once: bool = False) -> tuple[WorkingSet, float]:
         """Choose all rows, or rows for each function that is not optimal yet."""
-        goal = tol
-        if not self.has_all_rows:
-            standing = self.optimality()
-            everything = np.arange(len(self) if standing.gap > tol else 0)
-            loose_tol = choice.loose_tol(standing, tol)
-            if standing.gap <= tol or choice.takes_all(len(self)):
-                return self.started(everything), tol
-            if choice.solves_together(len(self)):
-                return self.started(everything), loose_tol
-            # Another round is a pass over the active rows. It costs more than the steps that a
-            # loose tolerance saves, unless the functions are few and move the same rows.
-            goal = loose_tol if once or self.dual.alike else tol
-        sets = []
-        pairs = functions_in_turn(self.alpha, self.outputs) if self.has_all_rows else self._views()
-        for c, (alpha, outputs) in pairs:
-            if self.has_all_rows:
-                check_interrupt()
-            sets.append(self._function(c, alpha, outputs).choose(choice, tol=tol)[0])
-        rows, _, alphas, gradients = zip(*sets, strict=True)
-        sizes = np.array(list(map(len, rows))) if any(map(len, rows)) else sets[0].sizes
-        together = WorkingSet(
-            np.concatenate(rows), sizes, np.concatenate(alphas), np.concatenate(gradients)
-        )
-        return together, goal
+        standing = self.optimality()
+        everything = np.arange(len(self) if standing.gap > tol else 0)
+        loose_tol = choice.loose_tol(standing, tol)
+        if standing.gap <= tol or choice.takes_all(len(self)):
+            return self.started(everything), tol
+        if choice.solves_together(len(self)):
+            return self.started(everything), loose_tol
+        sets = [self._function(c, *views).choose(choice, tol=tol)[0] for c, views in self._views()]
+        # Another round is a pass over the active rows. It costs more than the steps that a loose
+        # tolerance saves, unless the functions are few and move the same rows.
+        return _joined(sets), loose_tol if once or self.dual.alike else tol
 
     def is_all(self, working: WorkingSet) -> bool:
         """Whether all functions are solved together."""
@@ -109,7 +97,7 @@ class ActiveFunctions(ActiveRows):
         """Rows of one function alone."""
         return ActiveRows(
             self.dual.functions[c], self.tiles, self.rows, self.indices, alpha, outputs,
-            has_all_rows=self.has_all_rows, executor=self.executor,
+            executor=self.executor,
         )  # fmt: skip
 
     def _views(self) -> list[tuple[int, list[F8]]]:
@@ -117,6 +105,63 @@ class ActiveFunctions(ActiveRows):
         return [
             (c, [self.alpha[:, c], self.outputs[:, c]]) for c in range(len(self.dual.functions))
         ]
+
+
+class FunctionSets(ActiveFunctions):
+    """All rows, among which each function has its own working set; see `FunctionChoice`.
+
+    The sweep adds up the changes as a sparse matrix.
+    """
+
+    has_all_rows = True
+
+    def choose(self, choice: Choice, *, tol: float, once: bool = False) -> tuple[WorkingSet, float]:
+        """Choose rows for each function that is not optimal yet."""
+        # The memory of active rows with all functions holds this many variables of each.
+        most = choice.plan.widest_set
+        wanted = Wanted(most, min(SMALLEST_FUNCTION_SET, most), FILL, choice.rng, tol)
+        sets = []
+        for c, (alpha, outputs) in functions_in_turn(self.alpha, self.outputs):
+            check_interrupt()
+            function = self._function(c, alpha, outputs)
+            standing, places = function.dual.optimality(alpha, outputs), np.empty(0, np.int64)
+            if standing.gap > tol:
+                places = function.dual.select(alpha, outputs, standing, wanted)
+            sets.append(function.started(places))
+        return _joined(sets), tol
+
+
+class FunctionChoice(Choice):
+    """Gives each of very many functions its own working set among all rows; no row is active.
+
+    An active row takes memory for every function, so few rows can be active with very many
+    functions, and sweeps of the active rows alone would not converge.
+    """
+
+    @staticmethod
+    def suits(dual: Dual[Any], source: RowSource, plan: TrainingPlan) -> bool:
+        """Whether the functions are many, and memory holds few active rows of theirs."""
+        few_rows = plan.active_rows < min(SMALLEST_SET, source.n_rows)
+        return len(dual.functions) >= MANY_FUNCTIONS and few_rows and source.row_alignment <= 1
+
+    def scope_after(self, scope: int) -> int:
+        """Return the number of all rows."""
+        return self._n_rows
+
+    def active_rows(
+        self, alpha: F8, outputs: F8, standing: Standing, *, after_full_sweep: bool
+    ) -> tuple[I8, bool]:
+        """Return no rows."""
+        return np.empty(0, np.int64), False
+
+
+def _joined(sets: Sequence[WorkingSet]) -> WorkingSet:
+    """Join the working sets of functions, in their order."""
+    rows, _, alphas, gradients = zip(*sets, strict=True)
+    sizes = np.array(list(map(len, rows))) if any(map(len, rows)) else sets[0].sizes
+    return WorkingSet(
+        np.concatenate(rows), sizes, np.concatenate(alphas), np.concatenate(gradients)
+    )
 
 
 def moved_in(working: WorkingSet, alpha: F8) -> sp.csr_array:

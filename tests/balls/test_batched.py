@@ -23,8 +23,8 @@ from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
+from bigsvm.training.run import Watch
 from bigsvm.training.state import Limits
-from bigsvm.training.watch import Watch
 
 SOLVERS = ("pairwise", "mfw", "fw", "cvm")
 SAMPLINGS = ("all", 0.3, 60, 1)
@@ -255,7 +255,7 @@ def test_search_and_sweeps_have_one_time_limit(problem, monkeypatch):
         now[0] = 11.0
         return alpha(search)
 
-    monkeypatch.setattr("bigsvm.training.watch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bigsvm.training.run.time.monotonic", lambda: now[0])
     monkeypatch.setattr(SampledSearch, "alpha", late)
     result = Ball(*problem).train(limits=Limits(max_seconds=10.0))
     assert result.certificate.stop_reason is StopReason.TIME_LIMIT

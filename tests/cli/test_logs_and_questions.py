@@ -9,7 +9,7 @@ import pytest
 from command_line import finish, libsvm_text, run_here, start, two_clouds
 
 from bigsvm.fit import forecast
-from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.sweep import Passes
 
 PANELS = {
     "convert": ["Arguments", "Options"],
@@ -81,14 +81,14 @@ def test_easy_logs_its_search_and_hands_questions_on(tmp_path):
 
 @pytest.mark.parametrize("command", ["cv", "search", "plan"])
 def test_a_command_that_is_asked_says_where_it_is(command, data, tmp_path, monkeypatch):
-    sweep, asked = Decomposition._sweep, []
+    sweep, asked = Passes.sweep, []
 
     def asking(self, *given, **options):
         if not asked:
             asked.append(os.kill(os.getpid(), signal.SIGUSR1))
         return sweep(self, *given, **options)
 
-    monkeypatch.setattr(Decomposition, "_sweep", asking)
+    monkeypatch.setattr(Passes, "sweep", asking)
     words = {"plan": (), "cv": ("--folds", 2)}.get(command, ("--folds", 2, "--log2-C", "0,0,1"))
     if command != "plan":
         words += ("--checkpoint", tmp_path / "run")

@@ -17,7 +17,7 @@ from bigsvm.errors import ClusterError, ParameterError
 from bigsvm.executors import tasks
 from bigsvm.report.describe import model_lines
 from bigsvm.training.result import CLUSTER_COSTS
-from bigsvm.training.watch import Watch
+from bigsvm.training.run import Watch
 
 ROWS = np.random.default_rng(0).normal(size=(3000, 4)).astype(np.float32)
 LABELS = (ROWS[:, 0] * ROWS[:, 1] > 0.2 * ROWS[:, 2]).astype(int)

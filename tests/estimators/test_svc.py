@@ -14,7 +14,7 @@ import bigsvm
 from bigsvm.data.store import Store
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ParameterError
 from bigsvm.models import KernelExpansion
-from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.loop import Decomposition
 
 
 @pytest.fixture(scope="module")

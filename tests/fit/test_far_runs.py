@@ -12,7 +12,7 @@ from support.stores import make_chunks_small
 import bigsvm
 from bigsvm.data import schema, storage
 from bigsvm.errors import DataCorruptionError, UnreachableError
-from bigsvm.training import watch
+from bigsvm.training import run as training_run
 
 _numbers = itertools.count()
 
@@ -112,7 +112,7 @@ def test_a_time_limit_ends_a_wait(case, url, faulty, monkeypatch):
     make, _, _ = case
     # The time is over as soon as the server gives no more answers.
     clock = SimpleNamespace(monotonic=lambda: 1e9 if faulty.is_dark else 0.0)
-    monkeypatch.setattr(watch, "time", clock)
+    monkeypatch.setattr(training_run, "time", clock)
     faulty.go_dark(after=100, seconds=1000)
     with pytest.warns(ConvergenceWarning, match="time limit"):
         model = make(max_time=3000).fit(url).model_

@@ -89,7 +89,7 @@ def many_phases(monkeypatch):
         "working_sets.choice.SMALLEST_SET": 40,
         "working_sets.choice.LARGEST_SET": 80,
         "working_sets.choice.BAND": (0.6, 0.7),
-        "training.watch.REFRESH": 64,
+        "training.run.REFRESH": 64,
         "working_sets.lanes.REFRESH": 64,
     }.items():
         monkeypatch.setattr(f"bigsvm.{name}", value)

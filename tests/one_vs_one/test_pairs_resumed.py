@@ -92,7 +92,7 @@ def test_the_limit_of_time_is_of_all_pairs(tmp_path):
 
 
 def test_a_stalled_pair_does_not_end_the_others(monkeypatch):
-    monkeypatch.setattr("bigsvm.training.decomposition.PATIENCE", 0)
+    monkeypatch.setattr("bigsvm.training.loop.PATIENCE", 0)
     found = train(*clouds(), tol=1e-30).functions
     assert found.certificate.stop_reason == "stalled"
     assert found.pairs["n_begun"] == 6

@@ -14,17 +14,17 @@ import pytest
 from bigsvm.executors import cluster as cluster_executor
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.workforce import Workforce
-from bigsvm.training.decomposition import Decomposition
-from bigsvm.training.solve import Solve
+from bigsvm.training.loop import Decomposition
+from bigsvm.training.sweep import Passes
 from support import HANGS
 
 MEMORY_LIMIT = 600 * 10**6
 """Bytes that a worker may take."""
 PHASES = {
-    "fill": (Decomposition, "_fill"),
-    "grow": (Decomposition, "_grow"),
-    "solve": (Solve, "__call__"),
-    "sweep": (Decomposition, "_sweep"),
+    "fill": (Passes, "fill"),
+    "grow": (Passes, "grow"),
+    "solve": (Decomposition, "_solve"),
+    "sweep": (Passes, "sweep"),
     "certificate": (Decomposition, "_certify"),
 }
 """What a run does, and the method that does it."""

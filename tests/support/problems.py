@@ -16,7 +16,7 @@ from bigsvm.fit.trainer import choice_of
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.training import events
-from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.saving import Saver

@@ -7,7 +7,7 @@ import multiprocessing
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([
-    "bigsvm.estimators.svc", "bigsvm.fit.train", "bigsvm.training.decomposition", "dask.array",
+    "bigsvm.estimators.svc", "bigsvm.fit.train", "bigsvm.training.loop", "dask.array",
     "pytest", "scipy.sparse", "sklearn.multiclass", "sklearn.svm", "zarr",
 ])  # fmt: skip
 

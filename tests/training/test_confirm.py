@@ -1,6 +1,7 @@
 """Outputs of earlier processes: held against alpha before a run is certified."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_unconfirmed_outputs_would_certify_a_wrong_point(tmp_path, monkeypatch):
         arrays={**nothing_active(generation), "outputs": hidden(generation)},
         values={"phase": "select", "n_sweeps": 1, "rows_done": 0, "columns_done": 0, "scope": 600},
     )
-    monkeypatch.setattr("bigsvm.training.decomposition.confirm", lambda *_, **__: 0.0)
+    monkeypatch.setattr("bigsvm.training.loop.confirm", lambda *_, **__: 0.0)
     result = resumed(tmp_path / "run")
     _, gap, _ = definition(X, Y, dense_alpha(result, 600), result.thresholds[0])
     assert gap > 1e-2
@@ -96,15 +97,15 @@ def test_confirm_replaces_wrong_outputs_and_measures_the_rest(k):
     outputs[7], outputs[10:20] = 5.0, outputs[10:20] + 1e-3
     if k == 1:
         beta, exact, outputs = beta[:, 0], exact[:, 0], outputs[:, 0]
-    run = decomposition(X, Y, working_set=150)
+    run = decomposition(X, Y, working_set=150)._run
     # Support rows in several pieces, and outputs in several parts.
     plan = replace(run.plan, active_rows=50, gram_bytes=8 * k * 250, block_bytes=4 * 5 * 50)
-    most = confirm(
-        outputs, beta, run.source, run.tiles,
-        LocalExecutor(run.source, run.tiles, block_bytes=plan.block_bytes),
-        WorkingRows(run.source), plan,
-        limit=0.01,
+    resumed = SimpleNamespace(
+        plan=plan, source=run.source, tiles=run.tiles, computed_outputs=False,
+        state=SimpleNamespace(outputs=outputs, alpha=beta), per_output=lambda alpha: alpha,
     )  # fmt: skip
+    executor = LocalExecutor(run.source, run.tiles, block_bytes=plan.block_bytes)
+    most = confirm(resumed, executor, WorkingRows(run.source), tol=0.02)
     np.testing.assert_allclose(outputs[7], exact[7], atol=1e-4)
     np.testing.assert_allclose(outputs[10:20], exact[10:20] + 1e-3, rtol=1e-12)
     assert most == pytest.approx(1e-3, rel=0.05)

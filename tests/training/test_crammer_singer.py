@@ -191,7 +191,7 @@ def watched(request, monkeypatch):
     """Whether all rows of a working set are looked at after each step, or some; in short slices."""
     if request.param == "some":
         monkeypatch.setattr("bigsvm.core.crammer_singer.WATCHED", 64)
-        monkeypatch.setattr("bigsvm.training.watch.REFRESH", 200)
+        monkeypatch.setattr("bigsvm.training.run.REFRESH", 200)
 
 
 def kind_of_moment(run):

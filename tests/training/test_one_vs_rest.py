@@ -110,7 +110,7 @@ def many_phases(monkeypatch):
         "working_sets.choice.DIRECT_ROWS": 0,
         "working_sets.choice.SMALLEST_SET": 100,
         "working_sets.choice.BAND": (0.6, 0.7),
-        "training.watch.REFRESH": 64,
+        "training.run.REFRESH": 64,
         "working_sets.lanes.REFRESH": 64,
         "duals.box.SCAN_ROWS": 100,
         "duals.functions.SCAN_ROWS": 100,

@@ -2,6 +2,7 @@
 
 import dataclasses
 from copy import deepcopy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,9 +16,9 @@ from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.training import events
+from bigsvm.training.run import Watch
 from bigsvm.training.state import Counters, Limits
 from bigsvm.training.sweep import Passes
-from bigsvm.training.watch import Watch
 
 N = 500
 TILE = 64
@@ -64,10 +65,10 @@ def add(X, weights, *, sums, count, active_rows, block_bytes=1 << 14, threads=1,
         plan = TrainingPlan(TILE, TILE, active_rows, 1 << 20, block_bytes, {}, active_rows)
         watch = Watch(count, source=source, tiles=tiles, limits=Limits())
         executor = LocalExecutor(source, tiles, block_bytes=block_bytes)
-        passes = Passes(
-            executor, plan, WorkingRows(source), count,
-            watch=watch, listener=events.ignore, pause=pause,
-        )  # fmt: skip
+        run = SimpleNamespace(
+            plan=plan, count=count, watch=watch, listener=events.ignore, pause=pause
+        )
+        passes = Passes(run, executor, WorkingRows(source), None)
         passes.add_by_pieces(weights, sums, start=20, stop=N)
 
 

@@ -10,9 +10,9 @@ from support.problems import blobs, decomposition
 
 from bigsvm.data.sources import ArrayRows
 from bigsvm.executors.executor import Partial
-from bigsvm.training import events, watch
+from bigsvm.training import events, run
+from bigsvm.training.run import Watch
 from bigsvm.training.state import Counters, Limits, idle_share
-from bigsvm.training.watch import Watch
 
 
 class Clock:
@@ -35,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(watch, "time", clock)
+    monkeypatch.setattr(run, "time", clock)
     return clock
 
 

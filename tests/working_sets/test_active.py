@@ -42,15 +42,15 @@ def test_pieces_add_up_and_go_on_where_they_were_interrupted(interrupted_at, wei
 
     def add():
         with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
-            passes = Passes(
-                LocalExecutor(source, tiles, block_bytes=1 << 20),
-                SimpleNamespace(active_rows=40),
-                WorkingRows(source),
-                count,
+            run = SimpleNamespace(
+                plan=SimpleNamespace(active_rows=40),
+                count=count,
                 watch=SimpleNamespace(add=lambda partial, threads: None),
                 listener=lambda event: None,
                 pause=pause,
             )
+            executor = LocalExecutor(source, tiles, block_bytes=1 << 20)
+            passes = Passes(run, executor, WorkingRows(source), None)
             passes.add_by_pieces(weights, outputs, stop=250)
 
     if interrupted_at:

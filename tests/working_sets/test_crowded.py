@@ -100,22 +100,22 @@ def test_no_scope_leads_away_from_the_optimum(pivots, monkeypatch):
     run = decomposition(X, y, gamma=0.1, working_set=80, active_rows=N_ROWS)
     between = gram(np.concatenate([held_out, X]), 0.1)[: len(held_out), len(held_out) :]
     begins, ends, accuracies = {}, [], []
-    select, grow = run._select, run._grow
+    select, grow = run._select, run._passes.grow
 
     def selecting():
-        standing = run.dual.optimality(*run._run.of_scope())
+        standing = run._run.dual.optimality(*run._run.of_scope())
         begins.setdefault(run.count.scope, standing.gap)
         select()
 
     def growing():
         alpha, outputs = run._run.of_scope()
-        standing = run.dual.optimality(alpha, outputs)
+        standing = run._run.dual.optimality(alpha, outputs)
         values = between[:, : len(alpha)] @ alpha + standing.thresholds[0]
         ends.append(standing.gap)
         accuracies.append(np.mean(np.where(values > 0, 1, -1) == its_classes))
         grow()
 
-    run._select, run._grow = selecting, growing
+    run._select, run._passes.grow = selecting, growing
     assert run.run().certificate.converged
     assert list(begins) == [240, 420, 735, N_ROWS]
     for begin, end in zip(begins.values(), ends, strict=False):

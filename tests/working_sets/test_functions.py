@@ -19,10 +19,10 @@ SETTINGS = {"working_set": 120, "active_rows": 120, "slots": 60}
 def by_functions(monkeypatch):
     """Few functions are many, and slices, pieces and parts several."""
     for name, value in {
-        "working_sets.choice.MANY_FUNCTIONS": 2,
+        "working_sets.functions.MANY_FUNCTIONS": 2,
         "executors.local.EVALUATIONS_AT_ONCE": 2e4,
         "training.certify.EXACT_EVALUATIONS": 0,
-        "training.watch.REFRESH": 64,
+        "training.run.REFRESH": 64,
         "duals.box.SCAN_ROWS": 100,
     }.items():
         monkeypatch.setattr(f"bigsvm.{name}", value)

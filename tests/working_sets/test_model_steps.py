@@ -16,7 +16,7 @@ from bigsvm.gram.low_rank import SMALLEST_RANK, rank_of_model
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.interruption import checked_by
 from bigsvm.kernels import Sigmoid
-from bigsvm.training import events, solve
+from bigsvm.training import events, loop
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 from bigsvm.working_sets import choice
@@ -123,7 +123,7 @@ def test_run_of_model_steps_ends_at_the_optimum(steps, sparse, one_class):
 
 @pytest.mark.parametrize("kind", ["memory", "store"])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, steps, kind, monkeypatch):
-    monkeypatch.setattr(solve, "LEAST_GAIN", 1e-6)
+    monkeypatch.setattr(loop, "LEAST_GAIN", 1e-6)
     X, y = blobs(700, seed=4, overlap=1.5)
     if kind == "store":
         store = write_store(tmp_path / "s.zarr", X, y.astype(float))
@@ -161,7 +161,7 @@ def test_no_step_is_taken_beyond_max_iter(steps):
 
 
 def test_model_steps_end_without_a_gain(steps, monkeypatch):
-    monkeypatch.setattr(solve, "LEAST_GAIN", np.inf)
+    monkeypatch.setattr(loop, "LEAST_GAIN", np.inf)
     X, y = blobs(600, overlap=1.5)
     assert Ball(X, y, lack=little, sampling=40).train().certificate.converged
 

@@ -22,7 +22,7 @@ from bigsvm.duals.formulations import (
 )
 from bigsvm.duals.pair_steps import kept_of, with_kept
 from bigsvm.gram.disk import DiskCache
-from bigsvm.training import watch
+from bigsvm.training import run as training_run
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
@@ -119,7 +119,7 @@ def test_memory_and_threads_change_no_bit(slots):
 @pytest.mark.parametrize("rule", ["second-order", pytest.param("hmg", marks=pytest.mark.slow)])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, monkeypatch):
     monkeypatch.setattr("bigsvm.working_sets.shrinking.VALUES_AT_ONCE", 1 << 12)
-    monkeypatch.setattr("bigsvm.training.watch.REFRESH", 96)  # steps between two saves
+    monkeypatch.setattr("bigsvm.training.run.REFRESH", 96)  # steps between two saves
     tol = 1e-3 if kind == "c-svc" else 1e-5
     options = {"shrinking": True, "rule": rule, "n": 400, "tol": tol}
     watch = StopAt()
@@ -149,7 +149,7 @@ def test_shrunken_checkpoint_is_resumed_without_shrinking(tmp_path, monkeypatch,
         disk = DiskCache(
             str(tmp_path / "rows"), capacity_bytes=10**8, fingerprint={"a": "b"}, value_seconds=1.0
         )
-    monkeypatch.setattr("bigsvm.training.watch.REFRESH", 96)
+    monkeypatch.setattr("bigsvm.training.run.REFRESH", 96)
     for moment in range(200, 2000, 150):
         with Checkpoint(tmp_path / str(moment), {}) as checkpoint:
             limits = Limits(interrupted=StopAt(moment))
@@ -176,7 +176,7 @@ def test_out_of_steps_the_gap_is_that_of_all_rows(max_iter):
 
 
 def test_a_checkpoint_whose_rows_left_out_make_no_sense_is_refused():
-    dual = run("c-svc", shrinking=True).dual
+    dual = run("c-svc", shrinking=True)._run.dual
     kept = np.ones(700, np.bool_)
     kept[:100] = False
     last = with_kept(np.array([0, 599]), kept)
@@ -190,7 +190,7 @@ def test_a_checkpoint_whose_rows_left_out_make_no_sense_is_refused():
 
 
 def train_in_process(folder):
-    shrinking.PERIOD, watch.REFRESH = 64, 96
+    shrinking.PERIOD, training_run.REFRESH = 64, 96
     with Checkpoint(folder, {}) as checkpoint:
         return run(
             "c-svc", shrinking=True, n=2500, checkpoint=checkpoint, checkpoint_every=0.05

@@ -28,13 +28,11 @@ storage  Two workers train a store that an S3 server on this machine has (moto, 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.cluster_scaling import LINK, NANOSECONDS, RATE, scaling
@@ -62,8 +60,6 @@ MOST_TIMES, LEAST_FAR, MOST_READ, MOST_BACK, MOST_SENT = 1.5, 0.85, 0.05, 8.1, 1
 def train(job: dict[str, Any]) -> dict[str, Any]:
     """Train once, on threads or on workers."""
     import bigsvm
-    from bigsvm.fit import trainer
-    from bigsvm.training.decomposition import Decomposition
     from tools.benchmarks.contestants import TOL
 
     store = bigsvm.open_store(Path(job["folder"]) / f"{job['name']}.dense.zarr")
@@ -75,11 +71,6 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
             client = local_cluster(stack, n_workers)
             for patch in watched.patches():
                 stack.enter_context(patch)
-        stack.enter_context(
-            mock.patch.object(
-                trainer, "Decomposition", functools.partial(Decomposition, by_halves=False)
-            )
-        )
         warm_up(model, client)
         watched.far = 0.0
         began = time.perf_counter()

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bigsvm.gram.row_cache import RowTier
+    from bigsvm.gram.row_cache import RowBuffer, RowTier
     from bigsvm.training.run import Run
+    from bigsvm.working_sets.subproblem import Memory
     from tools.benchmarks.results import Row
 
 COLUMNS, FACTORS = (10, 100, 1000, 10_000), (1.0, 1.25, 2.0, 4.0)
@@ -164,9 +165,10 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
             super().__init__(run.dual, run.source, run.plan, tol=tol, rng=run.rng)
             self._run = run
 
-        def row_tier(self) -> Any:  # noqa: ANN401 (it puts a tier over another)
+        def memory(self, buffer: RowBuffer) -> Memory:
             state = self._run.state
-            return counted.begin(state.active, state.active[state.working]).over
+            tier = counted.begin(state.active, state.active[state.working]).over
+            return super().memory(buffer)._replace(tier=tier)
 
     def choice_of(run: Run, *, tol: float, **_: object) -> Choice:
         return CountedChoice(run, tol)
