@@ -19,7 +19,7 @@ from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
 from bigsvm.fit.reduction import ModelFunctions
 from bigsvm.fit.start import StartError, alpha_of
 from bigsvm.fit.variables import ORDER_SEED
-from bigsvm.working_sets.scopes import DIRECT_ROWS
+from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -30,7 +30,7 @@ from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import WITH_CLASSES
 from bigsvm.training.checkpoint import KEPT
 from bigsvm.training.events import WARNINGS, Hooks, Sampled
-from bigsvm.working_sets.scopes import DIRECT_ROWS
+from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

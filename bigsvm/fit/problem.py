@@ -13,7 +13,7 @@ from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.kernels import LARGEST
 from bigsvm.parameters.formulations import WITH_CLASSES, traits_of
 from bigsvm.training import events
-from bigsvm.working_sets.scopes import DIRECT_ROWS
+from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from bigsvm.data.drawn import draw_rows
 from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
-from bigsvm.working_sets.scopes import DIRECT_ROWS
+from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

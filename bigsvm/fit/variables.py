@@ -17,7 +17,7 @@ from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.duplicates import Groups, equal_rows
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.problem import Problem
-from bigsvm.working_sets.scopes import DIRECT_ROWS
+from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,7 +1,7 @@
 """The loop of training: choose active rows, solve on them, sweep; until a full sweep certifies.
 
 f is the outputs, ``f = K beta``, where beta_i is the sum of the signed variables of row i. The
-scope is the first rows, which take part so far (`bigsvm.working_sets.scopes`). The state is alpha
+scope is the first rows, which take part so far (`bigsvm.working_sets.choice`). The state is alpha
 and f, both row-sized and checkpointed; f is exact for the rows of the scope. The loop repeats::
 
     1 score    violation of every row of the scope, from f

@@ -1,4 +1,9 @@
-"""The choice of scopes, active rows and working sets, and of the tolerances they are solved to."""
+"""The choice of scopes, active rows and working sets, and of the tolerances they are solved to.
+
+Rows are in random order, so the first of them, a scope, are a random sample of all. Each scope is
+solved loosely from the one before, and the first sweep over all rows then starts from a useful
+point for a few percent of its cost.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,6 @@ import numpy as np
 
 from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.gram.low_rank import rank_of_model
-from bigsvm.working_sets.scopes import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
 from bigsvm.working_sets.subproblem import Memory
 
 if TYPE_CHECKING:
@@ -20,6 +24,14 @@ if TYPE_CHECKING:
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.gram.row_cache import RowBuffer
 
+DIRECT_ROWS = 8192
+"""Up to this many rows, the first scope is all of them, which halves the pair steps."""
+FIRST_SCOPE = 2000
+GROWTH = 1.75
+"""Factor of the rows in the next scope: less makes many scopes, more makes them too large."""
+GROWTH_OUT_OF_CORE = 3.0
+"""The same if rows are read again for each scope, or several functions are trained together: each
+scope costs part of a pass."""
 SCOPE_TOL = 0.05
 """A scope that is not all rows is solved to this KKT gap only, in units of `Problem.scale` (1 for
 labels ±1): larger scopes follow."""
@@ -128,12 +140,19 @@ class Choice:
         self._in_core = source.row_alignment <= 1
 
     def scope_after(self, scope: int) -> int:
-        """Rows that take part next; all of them unless the first rows are a random sample."""
+        """Rows that take part next; all of them unless the first rows are a random sample.
+
+        The first time, `scope` is 0.
+        """
         if not self._samples:
             return self._n_rows
+        if scope == 0:
+            return self._n_rows if self._n_rows <= DIRECT_ROWS else FIRST_SCOPE
         costly = self._dual.functions or not self._in_core
         growth = GROWTH_OUT_OF_CORE if costly else GROWTH
-        return next_scope(scope, self._n_rows, growth=growth)
+        grown = int(scope * growth)
+        # A last step that would add little is taken with the one before it.
+        return self._n_rows if grown * (1 + growth) / 2 >= self._n_rows else grown
 
     def memory(self, buffer: RowBuffer) -> Memory:
         """Return the memory of the next working set."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from abc import ABC, abstractmethod
 from enum import IntEnum
@@ -13,17 +12,16 @@ import numpy as np
 from bigsvm.core import row_choice, smo
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.gram import Partners
-from bigsvm.gram.low_rank import factor, factor_width
 from bigsvm.gram.row_cache import BATCH, ComputedRows, KernelRowCache, WithSlack
-from bigsvm.gram.weights import weighted_rows
 from bigsvm.interruption import check_interrupt
+from bigsvm.working_sets.long_steps import NEXT_LEAP, LongSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from bigsvm.arrays import F4, F8, I8, Mask
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.data.rows import Rows
-    from bigsvm.duals.abilities import Leaps, Settles
+    from bigsvm.duals.abilities import Settles
     from bigsvm.duals.dual import Dual, Start
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.row_cache import RowBuffer, RowTier
@@ -35,16 +33,6 @@ computes this many in the time of one."""
 LEAST_BATCH = 6
 """Kernel rows fetched together if there is room, even if fewer rows violate: starting a batch costs
 as much as six rows, and rows that nearly violate are needed next."""
-CLIMB_PARTS = 4
-"""A climb (`Climbs`) may use 1 / this of the memory for kernel rows, besides that memory."""
-FIRST_LEAP = 1 << 13
-"""Least steps on a working set before the first leap."""
-STEPS_PER_ROW = 2
-"""The same for each row."""
-STEPS_PER_WIDTH = 2
-"""The same, times the squared number of columns of the factor: a leap takes about as long."""
-NEXT_LEAP = 4
-"""Factor of the steps until the next leap."""
 
 
 class Progress(IntEnum):
@@ -201,18 +189,20 @@ class SubProblem(WorkingProblem):
         origin: tuple[F8, F8] | None = None,
     ) -> None:
         self._size, self._row_seconds = len(working_set), 0.0
-        self._origin = origin or (start.alpha.copy(), start.gradient.copy())
-        self._spare, buffer = memory.spare, memory.buffer
+        buffer = memory.buffer
         first_slots = memory.first_slots(self.size)
         self._rows_at_once = min(dual.rows_at_once or BATCH, BATCH)
         rows = rows_at(rows)
         partners = Partners.of_rows_like(tiles.values, rows)
-        self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
+        self._tiles, self._rows = tiles, rows
         diagonal = tiles.values.diagonal(partners.norms)
         self._steps = dual.begin(start, working_set, diagonal=diagonal)
         self._computed = ComputedRows(tiles, rows, partners)
-        self._climb_values = buffer.n_shared // CLIMB_PARTS
-        self._alone = buffer.alone
+        self._long_steps = LongSteps(
+            self._steps, tiles, rows, self._computed, buffer=buffer, spare=memory.spare,
+            origin=origin or (start.alpha.copy(), start.gradient.copy()),
+            per_output=dual.formulation.per_output,
+        )  # fmt: skip
         below = memory.tier(self._computed)
         n_slack = self._steps.n_slack
         n_all = self.size + n_slack
@@ -280,12 +270,12 @@ class SubProblem(WorkingProblem):
 
         Before rows are computed it checks for an interruption, which leaves the slice undone.
         """
-        self._climb(tol)
-        cache, leaps, due = self.cache, self._steps.leaps, self.next_leap()
+        self._long_steps.climb(tol)
+        cache, due = self.cache, self.next_leap()
         goal = self.steps + max_steps
         while True:
-            if leaps is not None and self.steps == due:
-                self._leap(leaps, tol)
+            if self.steps == due:
+                self._long_steps.leap(tol)
                 due *= NEXT_LEAP
             status, row = self._steps.advance(
                 cache.rows, cache.slots, cache.used, tol=tol, max_steps=min(goal, due) - self.steps
@@ -300,72 +290,9 @@ class SubProblem(WorkingProblem):
             cache.ensure(wanted, stamp=self._steps.stamp, quiet=quiet)
             self._row_seconds += time.perf_counter() - began
 
-    def _climb(self, tol: float) -> None:
-        """Let variables go uphill together after many steps; see `Climbs`.
-
-        Their kernel rows are computed even if they are in memory, so that bits do not depend on it.
-        """
-        climbs = self._steps.climbs
-        if climbs is None:
-            return
-        places = climbs.climbing(lambda n_values: n_values <= self._climb_values)
-        if not len(places):
-            return
-        with self._alone:
-            gram = np.empty((len(places), len(places)), np.float32)
-            done = 0
-            for rows in self._rows_of(places):
-                gram[done : done + len(rows)] = rows[:, places]
-                done += len(rows)
-            change = climbs.climb(places, gram, tol=tol)
-            climbs.follow(change, self._rows_of(places))
-
     def next_leap(self) -> int:
-        """Return the number of steps at which the next leap is tried; see `Leaps`.
-
-        Depends only on the step count, so a resumed run leaps exactly where the original did.
-        """
-        leaps = self._steps.leaps
-        if leaps is None:
-            return sys.maxsize
-        width = factor_width(self._tiles, self._rows)
-        if width == np.inf or leaps.leap_bytes(width) > self._spare:
-            return sys.maxsize
-        least = max(FIRST_LEAP, STEPS_PER_ROW * self.size, STEPS_PER_WIDTH * int(width) ** 2)
-        due = -(-least // smo.REFRESH) * smo.REFRESH
-        while due < self.steps:
-            due *= NEXT_LEAP
-        return due
-
-    def _leap(self, leaps: Leaps, tol: float) -> None:
-        with self._alone, self._tiles.exact() as exact:
-            leap = leaps.leap(self._origin, factor(exact, self._rows), tol=tol)
-            if leap is not None:
-                here = self._per_output(self.alpha - self._origin[0])
-                outputs = (self._outputs_of(change, exact) for change in (leap.change, here))
-                leaps.land(self._origin, leap.target, *outputs)
-
-    def _outputs_of(self, change: F8, tiles: KernelTiles) -> F8:
-        """``K @ change``, (m,) or (m, k) as `change` is, for a few moved rows at a time."""
-        outputs = np.zeros_like(change)
-        moved = weighted_rows(change)
-        for first in range(0, len(moved), BATCH):
-            check_interrupt()
-            part = moved[first : first + BATCH]
-            partners = Partners.of_rows_like(
-                tiles.values, RowsAt(self._rows.rows, self._rows.places[part])
-            )
-            tiles.multiply(self._rows, partners, change[part], outputs)
-        return outputs
-
-    def _rows_of(self, places: I8) -> Iterator[F4]:
-        """Compute kernel rows, a batch at a time in the same memory."""
-        fetched = np.zeros((BATCH, smo.row_width(self.size)), np.float32)
-        for first in range(0, len(places), BATCH):
-            check_interrupt()
-            part = places[first : first + BATCH]
-            self._computed.fetch(part, fetched, np.arange(len(part)))
-            yield fetched[: len(part)]
+        """Return the number of steps at which the next leap is tried."""
+        return self._long_steps.next_leap()
 
     def _most_wanted(self, row: int, tol: float) -> tuple[I8, Mask]:
         """List the row asked for, then the worst violators without a kernel row, up to a batch.

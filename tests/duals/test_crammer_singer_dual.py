@@ -236,7 +236,7 @@ def climbs(monkeypatch):
     """Climb soon and often, whatever the memory; the sizes of the climbs."""
     monkeypatch.setattr(row_steps, "FIRST_CLIMB", 30)
     monkeypatch.setattr(row_steps, "NEXT_CLIMB", 50)
-    monkeypatch.setattr("bigsvm.working_sets.subproblem.CLIMB_PARTS", 1e-3)
+    monkeypatch.setattr("bigsvm.working_sets.long_steps.CLIMB_PARTS", 1e-3)
     climb, sizes = row_steps.climb.climb, []
 
     def counted(gram, *rest):
@@ -267,7 +267,7 @@ def test_climbs_end_at_the_same_optimum(point, tiles, climbs):
 
 
 def test_a_climb_without_memory_is_left_out(point, tiles, climbs, monkeypatch):
-    monkeypatch.setattr("bigsvm.working_sets.subproblem.CLIMB_PARTS", 10**6)
+    monkeypatch.setattr("bigsvm.working_sets.long_steps.CLIMB_PARTS", 10**6)
     work = sub_problem(point, tiles)
     while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
         pass

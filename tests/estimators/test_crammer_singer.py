@@ -226,8 +226,8 @@ def test_integer_weights_are_repetitions():
 def shuffled(monkeypatch):
     """Rows are trained in random order however few they are."""
     monkeypatch.setattr("bigsvm.fit.crammer_singer.DIRECT_ROWS", 10)
-    monkeypatch.setattr("bigsvm.working_sets.scopes.DIRECT_ROWS", 10)
-    monkeypatch.setattr("bigsvm.working_sets.scopes.FIRST_SCOPE", 60)
+    monkeypatch.setattr("bigsvm.working_sets.choice.DIRECT_ROWS", 10)
+    monkeypatch.setattr("bigsvm.working_sets.choice.FIRST_SCOPE", 60)
 
 
 @pytest.mark.usefixtures("shuffled")

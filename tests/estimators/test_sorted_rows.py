@@ -19,7 +19,7 @@ from bigsvm.duals.formulations import CSVC
 from bigsvm.fit.gamma import mean_distance
 from bigsvm.fit.held_out import hold_out
 from bigsvm.fit.variables import make_variables
-from bigsvm.working_sets.scopes import FIRST_SCOPE
+from bigsvm.working_sets.choice import FIRST_SCOPE
 
 N_ROWS, N_COLUMNS, N_CLUSTERS = 100_000, 10, 40
 KINDS = ("array", "csr", "store", "unshuffled store", "dask", "zarr")

@@ -18,7 +18,7 @@ from bigsvm.models import KernelExpansion
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
-from bigsvm.working_sets.scopes import FIRST_SCOPE
+from bigsvm.working_sets.choice import FIRST_SCOPE
 
 N_ROWS, N_TEST = 40_000, 6000
 

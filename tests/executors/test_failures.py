@@ -15,7 +15,7 @@ from support.stores import make_chunks_small
 
 from bigsvm.executors import workforce
 from bigsvm.training.events import Left
-from bigsvm.working_sets import scopes
+from bigsvm.working_sets import choice
 
 distributed = pytest.importorskip("distributed")
 
@@ -46,8 +46,8 @@ A_SLICE = [
 @pytest.fixture(autouse=True)
 def several_scopes(many_tasks, monkeypatch):
     """The scope grows, though there are few rows."""
-    monkeypatch.setattr(scopes, "DIRECT_ROWS", 100)
-    monkeypatch.setattr(scopes, "FIRST_SCOPE", 1400)
+    monkeypatch.setattr(choice, "DIRECT_ROWS", 100)
+    monkeypatch.setattr(choice, "FIRST_SCOPE", 1400)
     # On a busy machine a run would begin with some of the workers, and with fewer tasks.
     monkeypatch.setattr(workforce, "OPEN_SECONDS", 300.0)
 

@@ -11,7 +11,7 @@ from support.clusters import Disturbance, make_tasks_many, opened_cluster
 from support.stores import make_chunks_small
 
 from bigsvm.training.generations import newest_manifest
-from bigsvm.working_sets import scopes
+from bigsvm.working_sets import choice
 
 distributed = pytest.importorskip("distributed")
 
@@ -31,8 +31,8 @@ MOMENTS = {
 def prepare(patch):
     """Make passes of many tasks, and scopes that grow, though there are few rows."""
     make_tasks_many(patch)
-    patch.setattr(scopes, "DIRECT_ROWS", 100)
-    patch.setattr(scopes, "FIRST_SCOPE", 1400)
+    patch.setattr(choice, "DIRECT_ROWS", 100)
+    patch.setattr(choice, "FIRST_SCOPE", 1400)
 
 
 @pytest.fixture(scope="module")

@@ -82,8 +82,7 @@ def many_phases(monkeypatch):
     """Small enough that scopes, active rows and working sets are several."""
     for name, value in {
         "training.certify.EXACT_EVALUATIONS": 0,
-        "working_sets.scopes.FIRST_SCOPE": 100,
-        "working_sets.scopes.DIRECT_ROWS": 0,
+        "working_sets.choice.FIRST_SCOPE": 100,
         "working_sets.choice.DIRECT_ROWS": 0,
         "fit.variables.DIRECT_ROWS": 0,
         "working_sets.choice.SMALLEST_SET": 40,

@@ -20,8 +20,7 @@ N_ROWS, SMALL = 1200, 100
 @pytest.fixture(autouse=True)
 def small_scopes(monkeypatch):
     for name, value in {
-        "working_sets.scopes.FIRST_SCOPE": 300,
-        "working_sets.scopes.DIRECT_ROWS": 0,
+        "working_sets.choice.FIRST_SCOPE": 300,
         "working_sets.choice.DIRECT_ROWS": 0,
         "working_sets.choice.SMALLEST_SET": SMALL // 3,
     }.items():
@@ -93,7 +92,7 @@ def test_rows_of_a_store_are_chosen_as_neighbours_too(tmp_path, pivots):
 
 def test_no_scope_leads_away_from_the_optimum(pivots, monkeypatch):
     """A part of very many violators solved alone leaves a larger gap and a worse classifier."""
-    monkeypatch.setattr("bigsvm.working_sets.scopes.FIRST_SCOPE", 240)
+    monkeypatch.setattr("bigsvm.working_sets.choice.FIRST_SCOPE", 240)
     X, y = blobs(2 * N_ROWS, overlap=1.5, seed=1)
     held_out, its_classes = X[N_ROWS:], y[N_ROWS:]
     X, y = X[:N_ROWS], y[:N_ROWS]

@@ -23,7 +23,8 @@ from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF, Linear, Polynomial
-from bigsvm.working_sets.subproblem import FIRST_LEAP, NEXT_LEAP, Memory, Progress, SubProblem
+from bigsvm.working_sets.long_steps import FIRST_LEAP, NEXT_LEAP
+from bigsvm.working_sets.subproblem import Memory, Progress, SubProblem
 
 TOL = 1e-3
 SPARE = 1 << 25
@@ -97,7 +98,7 @@ FORMULATIONS = {
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", FORMULATIONS)
 def test_leap_converges_for_every_formulation(kind, sparse, monkeypatch):
-    monkeypatch.setattr("bigsvm.working_sets.subproblem.FIRST_LEAP", 2048)
+    monkeypatch.setattr("bigsvm.working_sets.long_steps.FIRST_LEAP", 2048)
     X, sign = narrow_rows()
     dual = BoxDual(FORMULATIONS[kind](X, sign))
     begin = dual.filled(dual.formulation.zeros(len(sign)), np.zeros(len(sign)))

@@ -16,10 +16,10 @@ KERNELS = {"linear": (Linear(), 100.0), "poly": (Polynomial(gamma=1.0, coef0=1.0
 @pytest.fixture(params=KERNELS)
 def run(request, monkeypatch):
     """Train with several working sets of 300 rows, each of which leaps."""
-    monkeypatch.setattr("bigsvm.working_sets.subproblem.FIRST_LEAP", 2048)
-    monkeypatch.setattr("bigsvm.working_sets.subproblem.STEPS_PER_ROW", 0)
-    monkeypatch.setattr("bigsvm.working_sets.scopes.FIRST_SCOPE", 300)
-    monkeypatch.setattr("bigsvm.working_sets.scopes.DIRECT_ROWS", 0)
+    monkeypatch.setattr("bigsvm.working_sets.long_steps.FIRST_LEAP", 2048)
+    monkeypatch.setattr("bigsvm.working_sets.long_steps.STEPS_PER_ROW", 0)
+    monkeypatch.setattr("bigsvm.working_sets.choice.FIRST_SCOPE", 300)
+    monkeypatch.setattr("bigsvm.working_sets.choice.DIRECT_ROWS", 0)
     monkeypatch.setattr("bigsvm.working_sets.choice.DIRECT_ROWS", 0)
     monkeypatch.setattr("bigsvm.working_sets.choice.SMALLEST_SET", 100)
     kernel, scale = KERNELS[request.param]
