@@ -114,10 +114,15 @@ def wait_for_workers(client, n_workers):
     """Bring a local cluster to so many workers, all of which answer."""
     client.cluster.scale(n_workers)
     deadline = time.monotonic() + HANGS
-    while len(client.scheduler_info(n_workers=-1)["workers"]) != n_workers:
+
+    def answer():
+        """Whether each of them answers; the scheduler lists a dead one for a while."""
+        replies = client.run(os.getpid, on_error="return").values()
+        return [type(reply) for reply in replies] == n_workers * [int]
+
+    while not answer():
         assert time.monotonic() < deadline, f"{n_workers} workers are awaited"
         time.sleep(0.05)
-    client.run(os.getpid)
 
 
 class Disturbance:
