@@ -17,7 +17,8 @@ from bigsvm.training import events
 from bigsvm.training.check_saved import RunContent
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.run import Watch
-from bigsvm.training.state import SURROUNDINGS_FAILED, Counters, Limits, Phase, SearchState, Stopped
+from bigsvm.training.saving import SearchState
+from bigsvm.training.state import SURROUNDINGS_FAILED, Counters, Limits, Phase, Stopped
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8

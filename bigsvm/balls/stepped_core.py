@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
     from bigsvm.duals.ball import BallDual
     from bigsvm.gram import KernelTiles
-    from bigsvm.training.state import SearchState
+    from bigsvm.training.saving import SearchState
 
 WORTH_DROPPING = 0.25
 """Share of points without weight from which these are removed: removing them takes as long as to

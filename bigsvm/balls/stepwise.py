@@ -26,13 +26,14 @@ from bigsvm.data.rows import RowsAt, stack_rows
 from bigsvm.duals.ball import Solver
 from bigsvm.gram import Partners
 from bigsvm.training.result import StopReason
-from bigsvm.training.state import Counters, SearchState
+from bigsvm.training.saving import SearchState
 
 if TYPE_CHECKING:
     from bigsvm.arrays import I4, I8
     from bigsvm.balls.random_rows import RandomRows
     from bigsvm.budget import TrainingPlan
     from bigsvm.gram import KernelTiles
+    from bigsvm.training.state import Counters
 
 FEWEST_SAMPLES = 8
 """Least samples of a block."""

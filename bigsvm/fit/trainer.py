@@ -15,6 +15,7 @@ from bigsvm.balls.search import ENDS, FirstPoints, Search
 from bigsvm.balls.searches import search_of
 from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
+from bigsvm.executors.exact import Exact
 from bigsvm.executors.messages import Job
 from bigsvm.executors.workforce import Workforce
 from bigsvm.executors.working_rows import WorkingRows
@@ -26,7 +27,6 @@ from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
 from bigsvm.interruption import CHECK_SECONDS, checked_by
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
-from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import KEPT, Checkpoint
 from bigsvm.training.checkpoint_copy import CheckpointCopy
 from bigsvm.training.events import Joined, Left

@@ -16,7 +16,8 @@ import numpy as np
 
 from bigsvm.duals.pair_steps import WORD_BITS
 from bigsvm.training.learning_curve import NAMES
-from bigsvm.training.state import Counters, Phase, RowState, SearchState
+from bigsvm.training.saving import SearchState
+from bigsvm.training.state import Counters, Phase, RowState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

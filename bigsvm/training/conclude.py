@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from bigsvm.training.run import Run
     from bigsvm.training.state import Counters, RowState
 
+COUNTED = (
+    "n_sweeps", "n_iter", "n_kernel_evaluations", "n_working_sets", "rows_swept", "row_misses",
+    "row_reads", "disk_tier", "bytes_read", "seconds",
+)  # fmt: skip
+"""Counters that the certificate has under the same names."""
+
 
 def conclude(
     run: Run,
@@ -100,16 +106,7 @@ def _result(
         duality_gap=finite_or_none(standing.duality_gap) if standing else None,
         n_support=len(support),
         n_bounded=n_bounded,
-        n_sweeps=count.n_sweeps,
-        n_iter=count.n_iter,
-        n_kernel_evaluations=count.n_kernel_evaluations,
-        n_working_sets=count.n_working_sets,
-        rows_swept=count.rows_swept,
-        row_misses=count.row_misses,
-        row_reads=count.row_reads,
-        disk_tier=count.disk_tier,
-        bytes_read=count.bytes_read,
-        seconds=count.seconds,
+        **{name: getattr(count, name) for name in COUNTED},
         seconds_by_phase=count.seconds_by_phase(),
         cpu_idle=count.cpu_idle(),
         drift=count.drift if count.rows_drawn else None,

@@ -107,12 +107,8 @@ class Decomposition:
     def run(self) -> TrainingResult:
         """Train until certified or stopped; the result says which."""
         run, plan, source = self._run, self._run.plan, self._run.source
-        run.listener(
-            events.Planned(
-                source.n_rows, source.n_features, plan.working_set, plan.projected,
-                run.count.n_sweeps,
-            )
-        )  # fmt: skip
+        size = source.n_rows, source.n_features
+        run.listener(events.Planned(*size, plan.working_set, plan.projected, run.count.n_sweeps))
         phases: dict[Phase, Callable[[], None]] = {
             Phase.SELECT: self._select,
             Phase.SOLVE: self._solve,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
-from bigsvm.training.state import Counters, Phase, RowState, SearchState
+from bigsvm.training.state import Counters, Phase, RowState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.training.checkpoint import Content, Generation
 
@@ -31,6 +32,23 @@ class Generations(Protocol):
 
     def latest(self, content: Content | None = None) -> Generation | None:
         """Read the newest generation with valid contents; None if there is none."""
+
+
+class SearchState(NamedTuple):
+    """The arrays a checkpoint of a search stores.
+
+    Attributes
+    ----------
+    core : (p,) int64
+    weights, gradient : (p,) float64
+    parts : (k,) int64
+        How the core set's points are packed.
+    """
+
+    core: I8
+    weights: F8
+    gradient: F8
+    parts: I8
 
 
 class Saver:

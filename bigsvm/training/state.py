@@ -113,23 +113,6 @@ class RowState(NamedTuple):
         return alpha
 
 
-class SearchState(NamedTuple):
-    """The arrays a checkpoint of a search stores.
-
-    Attributes
-    ----------
-    core : (p,) int64
-    weights, gradient : (p,) float64
-    parts : (k,) int64
-        How the core set's points are packed.
-    """
-
-    core: I8
-    weights: F8
-    gradient: F8
-    parts: I8
-
-
 def first_state(alpha: F8, *, n_outputs: int = 1) -> RowState:
     """Begin at alpha = 0, where f = 0 is exact for every row."""
     no_rows, nothing = np.empty(0, np.int64), np.empty(0)

@@ -10,11 +10,11 @@ from support.problems import blobs
 from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import tasks
+from bigsvm.executors.exact import Exact
 from bigsvm.executors.messages import Job, SentJob, SentPiece
 from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.training.certify import Exact
 
 
 @pytest.mark.parametrize("sparse", [False, True])

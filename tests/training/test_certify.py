@@ -11,11 +11,12 @@ from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
+from bigsvm.executors.exact import Exact
 from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram import KernelTiles
 from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF
-from bigsvm.training.certify import Exact, certify
+from bigsvm.training.certify import certify
 
 
 @pytest.fixture(scope="module")
