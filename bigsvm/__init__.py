@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from bigsvm.errors import AdviceWarning as AdviceWarning
     from bigsvm.estimators.crammer_singer import CrammerSingerSVC as CrammerSingerSVC
     from bigsvm.estimators.l2_svc import L2SVC as L2SVC
+    from bigsvm.estimators.l2_svc import C_path as C_path
     from bigsvm.estimators.load import load as load
     from bigsvm.estimators.one_class import L2OneClassSVM as L2OneClassSVM
     from bigsvm.estimators.one_class import OneClassSVM as OneClassSVM
-    from bigsvm.estimators.path import C_path as C_path
     from bigsvm.estimators.svc import SVC as SVC
     from bigsvm.estimators.svc import NuSVC as NuSVC
     from bigsvm.estimators.svr import SVR as SVR
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
     "AdviceWarning": "bigsvm.errors",
-    "C_path": "bigsvm.estimators.path",
+    "C_path": "bigsvm.estimators.l2_svc",
     "CrammerSingerSVC": "bigsvm.estimators.crammer_singer",
     "L2SVC": "bigsvm.estimators.l2_svc",
     "SearchCV": "bigsvm.selection.search_cv",

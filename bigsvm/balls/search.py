@@ -155,7 +155,7 @@ class Search(ABC):
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
         self.core = self._make_core(of_core, tiles, capacity)
-        saved = self._saver.latest(RunContent(dual, source.n_rows))
+        saved = self._saver.latest(lambda: RunContent(dual, source.n_rows))
         self.count = Counters(phase=Phase.SEARCH)
         if saved is not None:
             self.count = Counters(**{**saved.values, "phase": Phase.SEARCH})
@@ -193,7 +193,7 @@ class Search(ABC):
     @staticmethod
     def is_next(saver: Saver, dual: Dual[Any], n_rows: int) -> bool:
         """Whether a run has to search: it is new, or was saved during its search."""
-        saved = saver.latest(RunContent(dual, n_rows))
+        saved = saver.latest(lambda: RunContent(dual, n_rows))
         return saved is None or saved.values["phase"] == Phase.SEARCH
 
     def run(self) -> StopReason:

@@ -143,7 +143,7 @@ def command(
                 on_parsed=counts.append,
             )
     from bigsvm.report.describe import store_lines, store_record
-    from bigsvm.report.resources import peak_rss_bytes
+    from bigsvm.report.text import peak_rss_bytes
 
     seconds = time.monotonic() - started
     skipped = {

@@ -97,7 +97,7 @@ def fold_text(result: "FoldFit") -> str:
 
 
 def _print(results: "list[FoldFit]", n_rows: int, seconds: float, *, json: bool) -> None:
-    from bigsvm.report.resources import peak_rss_bytes
+    from bigsvm.report.text import peak_rss_bytes
     from bigsvm.selection.cross_validation import table_of
     from bigsvm.selection.record import advice_of
 

@@ -358,7 +358,7 @@ def _more_columns(n_more: int) -> str | None:
 def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
     from bigsvm.report.describe import cluster_line
     from bigsvm.report.quality import confusion_text, quality_lines
-    from bigsvm.report.resources import peak_rss_bytes
+    from bigsvm.report.text import peak_rss_bytes
 
     if json:
         say(as_json({**record, "peak_rss_bytes": peak_rss_bytes()}), on_error=on_error)

@@ -20,8 +20,7 @@ from bigsvm.errors import CheckpointError, ParameterError
 from bigsvm.files import open_regular, parse_json, replace_synced
 from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
-from bigsvm.report.resources import bytes_on_disk
-from bigsvm.report.text import count, number
+from bigsvm.report.text import bytes_on_disk, count, number
 from bigsvm.training.result import StopReason
 from bigsvm.version import __version__
 

@@ -385,7 +385,7 @@ def _last_scores(found: Found) -> dict[tuple[float, float], float]:
 def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
     import numpy as np
 
-    from bigsvm.report.resources import peak_rss_bytes
+    from bigsvm.report.text import peak_rss_bytes
     from bigsvm.selection.search_cv import results_of
 
     table = results_of(found.points, halved=found.halved)

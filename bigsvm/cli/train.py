@@ -279,7 +279,7 @@ def _print(model: "KernelExpansion", path: str | Path, n_rows: int, *, json: boo
         certificate_lines,
         classes_text,
     )
-    from bigsvm.report.resources import peak_rss_bytes
+    from bigsvm.report.text import peak_rss_bytes
 
     peak = peak_rss_bytes()
     if json:

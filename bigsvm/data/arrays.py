@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import READER_CHUNKS
-from bigsvm.data.schema import REMEDY, ArraySpec, hash_values
+from bigsvm.data.schema import REMEDY, ArraySpec, hash_values, write_array
 from bigsvm.data.shards import Shards, ShardWriter, encode_chunk
-from bigsvm.data.zarr_json import write_array
 from bigsvm.errors import DataCorruptionError, StoreError
 from bigsvm.interruption import together
 from bigsvm.processors import default_threads

@@ -22,7 +22,7 @@ from bigsvm.data.frames import (
 from bigsvm.data.rows import float_type, is_sparse
 from bigsvm.data.schema import KEY
 from bigsvm.data.tables import ArrayTable, CsrTable, SparseTable
-from bigsvm.data.zarr_sizes import check_array
+from bigsvm.data.zarr_chunks import check_array
 from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
@@ -75,14 +75,15 @@ def is_streamed(X: Any, memory: int) -> bool:
         Bytes that a run may take. A container in memory that must be copied is read in blocks if
         the copy would take a larger share than `HELD_SHARE`.
     """
-    return (
+    if not isinstance(X, np.ndarray) and (
         is_lazy(X)
         or is_anndata(X)
         or is_instance(X, "h5py", "Dataset", "Group")
         or is_instance(X, "zarr", "Group")
         or is_instance(X, "anndata.abc", "CSRDataset", "CSCDataset")
-        or (_can_be_sliced(X) and copied_bytes(X) > HELD_SHARE * memory)
-    )
+    ):
+        return True
+    return _can_be_sliced(X) and copied_bytes(X) > HELD_SHARE * memory
 
 
 def open_table(X: Any, *, memory: int | None, allow_missing: bool) -> Table | None:
@@ -244,17 +245,17 @@ def fits(block_bytes: float, all_bytes: float, memory: int, *, once: bool = Fals
 
 def copied_bytes(X: Any) -> int:
     """Bytes of the copy that is made of a container in memory; 0 if it is used as it is."""
-    if is_pandas(X):
-        return _copied_of_pandas(X)
-    if is_frame(X):
-        return int(X.num_rows * X.num_columns * 8 if is_arrow(X) else X.height * X.width * 8)
+    if isinstance(X, np.ndarray):
+        as_it_is = X.dtype.kind not in "buif" or (X.dtype in _FLOATS and X.flags.c_contiguous)
+        return 0 if as_it_is else X.size * float_type(X.dtype).itemsize
     if is_sparse(X):
         if X.format == "csr" and X.dtype in _FLOATS and X.has_canonical_format:
             return 0
         return int(X.nnz * 12 + 8 * X.shape[0])
-    if isinstance(X, np.ndarray) and X.dtype.kind in "buif":
-        as_it_is = X.dtype in _FLOATS and X.flags.c_contiguous
-        return 0 if as_it_is else X.size * float_type(X.dtype).itemsize
+    if is_pandas(X):
+        return _copied_of_pandas(X)
+    if is_frame(X):
+        return int(X.num_rows * X.num_columns * 8 if is_arrow(X) else X.height * X.width * 8)
     if isinstance(X, list | tuple) and X and hasattr(X[0], "__len__"):
         return 8 * len(X) * len(X[0])
     return 0
@@ -292,11 +293,11 @@ def names_of_columns(X: Any) -> tuple[str, ...] | None:
 
 def _can_be_sliced(X: Any) -> bool:
     """Whether a container in memory can be converted a slice of rows at a time."""
-    if is_pandas(X):
-        return not sparse_columns(X)
+    if isinstance(X, np.ndarray):
+        return X.ndim == 2 and X.dtype.kind in "buif"
     if is_sparse(X):
         return bool(X.format == "csr" and X.dtype.kind in "buif")
-    return is_frame(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "buif")
+    return not sparse_columns(X) if is_pandas(X) else is_frame(X)
 
 
 def _copied_of_pandas(X: Any) -> int:

@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.data.objects import Objects
 from bigsvm.data.place import Folder, Place, Prefix
-from bigsvm.data.schema import MAKING
+from bigsvm.data.schema import MAKING, NAME
 from bigsvm.data.workspace import Workspace
-from bigsvm.data.zarr_json import NAME
 from bigsvm.errors import ParameterError, StoreError
 from bigsvm.files import local_path, parse_json
 from bigsvm.folders import temporary_folder

@@ -15,13 +15,13 @@ from bigsvm.data.schema import (
     FORMAT_VERSION,
     KEY,
     MOST_COLUMNS,
+    NAME,
     REMEDY,
     ArraySpec,
     StoreAttributes,
     checksum,
     fingerprints,
 )
-from bigsvm.data.zarr_json import NAME
 from bigsvm.errors import DataCorruptionError, StoreError
 from bigsvm.files import parse_json
 

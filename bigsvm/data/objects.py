@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.data.place import Place, Prefix
-from bigsvm.data.storage_errors import is_not_supported
+from bigsvm.data.storage import is_not_supported
 from bigsvm.errors import ParameterError, StoreError
 from bigsvm.files import is_url, local_path
 from bigsvm.folders import temporary_folder

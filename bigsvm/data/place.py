@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.data.schema import REMEDY
-from bigsvm.data.storage import DRIVERS, WITHOUT_LISTS, Storage
-from bigsvm.data.storage_errors import is_past_the_end, without_secrets
+from bigsvm.data.storage import DRIVERS, WITHOUT_LISTS, Storage, is_past_the_end, without_secrets
 from bigsvm.errors import ParameterError, StoreError
 from bigsvm.files import is_url, lies_in, local_path, open_regular
 from bigsvm.interruption import together

@@ -26,6 +26,8 @@ puts in place of a missing chunk never matches.
 Hashes do not prove that values are right, as a forger can change the hashes too. So each array has
 a range of values (`ArraySpec`), and `bigsvm.data.consistency` checks that the arrays agree with
 each other when they are read.
+
+The last functions make the metadata of groups and arrays, as Zarr version 3 writes them.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ import xxhash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -306,3 +309,49 @@ def attributes_to_json(attributes: StoreAttributes) -> dict[str, Any]:
         if record[name] is None:
             del record[name]
     return {**record, "checksum": checksum(record), "complete": True}
+
+
+NAME = "zarr.json"
+_LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+_ZSTD = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": True}}
+
+
+def write_group(folder: Path, attributes: Mapping[str, Any]) -> None:
+    """Make a folder that is a group, or write the attributes of the group again."""
+    folder.mkdir(exist_ok=True)
+    _write(folder, {"attributes": attributes, "zarr_format": 3, "node_type": "group"})
+
+
+def write_array(folder: Path, spec: ArraySpec) -> None:
+    """Make a folder that is an array without chunks."""
+    folder.mkdir()
+    rest = spec.shape[1:]
+    sharding = {
+        "chunk_shape": [spec.chunk_rows, *rest],
+        "codecs": [_LITTLE, _ZSTD],
+        "index_codecs": [_LITTLE, {"name": "crc32c"}],
+        "index_location": "end",
+    }
+    shard_rows = spec.chunk_rows * spec.chunks_per_shard
+    _write(
+        folder,
+        {
+            "shape": spec.shape,
+            "data_type": spec.dtype.name,
+            "chunk_grid": {
+                "name": "regular",
+                "configuration": {"chunk_shape": [shard_rows, *rest]},
+            },
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": spec.fill_value if spec.dtype.kind == "i" else "NaN",
+            "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+            "attributes": {},
+            "zarr_format": 3,
+            "node_type": "array",
+            "storage_transformers": [],
+        },
+    )
+
+
+def _write(folder: Path, content: Mapping[str, Any]) -> None:
+    (folder / NAME).write_text(json.dumps(content, indent=2), encoding="utf-8")

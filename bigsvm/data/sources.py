@@ -47,8 +47,7 @@ from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.store_part import StorePart
 from bigsvm.data.tables import TableRows
-from bigsvm.data.zarr_chunks import arrays_below
-from bigsvm.data.zarr_sizes import check_array
+from bigsvm.data.zarr_chunks import arrays_below, check_array
 from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.interruption import check_interrupt, checked_between
 

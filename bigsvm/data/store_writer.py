@@ -20,9 +20,9 @@ from bigsvm.data.schema import (
     array_specs,
     attributes_to_json,
     fingerprints,
+    write_group,
 )
 from bigsvm.data.statistics import statistics_of
-from bigsvm.data.zarr_json import write_group
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

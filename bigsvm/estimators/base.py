@@ -20,13 +20,18 @@ from bigsvm.errors import AdviceWarning, ParameterError, brief
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator, CallbackSupportMixin, with_callbacks
 from bigsvm.estimators.evaluation import EvaluatesRows
-from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.estimators.training_rows import TakesTrainingRows
-from bigsvm.estimators.watching import FitWatch, History, Tasks, folder_of_checkpoints
+from bigsvm.estimators.watching import (
+    FitWatch,
+    History,
+    StoppedByCtrlC,
+    Tasks,
+    folder_of_checkpoints,
+)
 from bigsvm.executors.clients import worker_bytes
+from bigsvm.fit.advice import scaling_hint
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
-from bigsvm.models.scales import scaling_hint
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import check_value, declaration_of
 from bigsvm.parameters.formulations import FormulationName, gap_name

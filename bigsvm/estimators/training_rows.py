@@ -14,7 +14,7 @@ from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.frames import check_numbers, frame_type, is_frame
 from bigsvm.data.row_values import check_y_order
 from bigsvm.data.rows import refuse_masked
-from bigsvm.data.sources import as_row_source, as_store, refuse_without_rows
+from bigsvm.data.sources import ArrayRows, as_row_source, as_store, refuse_without_rows
 from bigsvm.errors import DataError
 from bigsvm.estimators.arguments import SharedArguments
 
@@ -71,7 +71,7 @@ class TakesTrainingRows(SharedArguments):
                 raise DataError(
                     "X, y or sample_weight has a whole number that float64 cannot hold; scale it"
                 ) from None
-            source = as_row_source(X)
+            source = ArrayRows(X)
             source.copied_bytes = copied
             source.feature_names = self._feature_names()
             return source, labels, sample_weight
@@ -162,7 +162,9 @@ class ScoresRows(TakesTrainingRows):
 
 def types_for(X: Any) -> list[type[np.floating[Any]]]:
     """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
-    dtype = frame_type(X) if is_frame(X) else getattr(X, "dtype", None)
+    dtype = getattr(X, "dtype", None)
+    if dtype is None and is_frame(X):
+        dtype = frame_type(X)
     is_small = isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32)
     return [np.float32, np.float64] if is_small else [np.float64, np.float32]
 
@@ -170,6 +172,7 @@ def types_for(X: Any) -> list[type[np.floating[Any]]]:
 def check_in_memory(X: Any, memory: int) -> None:
     """Refuse X that is not numeric or is masked, or that would be copied beyond the budget."""
     refuse_masked(X, "X")
-    refuse_without_rows(X)
-    check_numbers(X)
+    if not isinstance(X, np.ndarray):
+        refuse_without_rows(X)
+        check_numbers(X)
     check_copy(X, memory)

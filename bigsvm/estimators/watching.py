@@ -1,8 +1,10 @@
-"""Watching a `fit`: warnings, the log, progress lines and `history_`, from the events of a run."""
+"""Watching a `fit`: warnings, the log, progress lines and `history_` from events, and Ctrl-C."""
 
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import warnings
 from contextlib import ExitStack
 from dataclasses import replace
@@ -187,14 +189,18 @@ class FitWatch:
 
     def __init__(self, estimator: SharedArguments, context: CallbackContext) -> None:
         self.history, self.tasks = History(), Tasks(estimator, context)
-        # Python's own filters decide what becomes of warnings.
-        self._display = Display(quiet=not estimator.verbose, takes_warnings=False)
-        self._progress = TrainingProgress(self._display)
+        self._display: Display | None = None
+        self._progress: events.Listener = events.ignore
+        if estimator.verbose:
+            # Python's own filters decide what becomes of warnings.
+            self._display = Display(quiet=False, takes_warnings=False)
+            self._progress = TrainingProgress(self._display)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(self._display)
+            if self._display is not None:
+                stack.enter_context(self._display)
             stack.enter_context(compilations(lambda: logger.info("%s", COMPILING)))
             self._stack = stack.pop_all()
         return self
@@ -211,10 +217,47 @@ class FitWatch:
         self.history(event)
         if isinstance(event, events.TakenAsRecorded):
             logger.info("%s", event.sentence)
-        elif isinstance(event, events.Swept):
+        elif isinstance(event, events.Swept) and logger.isEnabledFor(logging.INFO):
             logger.info("%s", swept_text(event))
         self.tasks(event)
 
     def has_stopped(self) -> bool:
         """Whether a callback has ended the fit."""
         return self.tasks.stopped_by is not None
+
+
+class StoppedByCtrlC:
+    """Delays the first Ctrl-C until the run has stopped; a context manager around training.
+
+    The first Ctrl-C asks the run to stop, which it does within about a second, and saves it where
+    there is a checkpoint; at the end of the block it is a KeyboardInterrupt. A second one raises
+    KeyboardInterrupt at once. Outside the main thread, or if another handler is installed for
+    SIGINT, nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self._applies = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        self._asked = False
+
+    def requested(self) -> bool:
+        """Whether the run should stop."""
+        return self._asked
+
+    def __enter__(self) -> Self:
+        if self._applies:
+            signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if self._applies:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._asked and kind is None:
+            raise KeyboardInterrupt
+
+    def _handle(self, signum: int, frame: Any) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.executors.weighted import WeightedRows
+    from bigsvm.executors.executor import WeightedRows
 
 SHARE = 0.02
 """Most results of a pass that are computed again, besides one of each worker."""

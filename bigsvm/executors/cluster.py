@@ -14,11 +14,10 @@ from bigsvm.data.rows import bytes_of, rows_at, stack_rows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
 from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
-from bigsvm.executors.executor import Executor, Partial
+from bigsvm.executors.executor import Executor, Partial, WeightedRows
 from bigsvm.executors.messages import Ascending, Chosen, Job, NamedRows, Unit
 from bigsvm.executors.passes import results_of
 from bigsvm.executors.replies import Expected
-from bigsvm.executors.weighted import WeightedRows
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.tiles import value_seconds

@@ -1,31 +1,109 @@
 """What an executor does: passes over all rows, and products among some of them.
 
 Products of gathered rows are computed here, in this process; an executor may do so elsewhere.
+`WeightedRows` are the rows that others are multiplied with. `Exact` has outputs in float64.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.executors.messages import SentPiece
 from bigsvm.gram import Partners
-from bigsvm.gram.partners import PARTNERS_PER_TILE
+from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.data.rows import Rows
-    from bigsvm.executors.weighted import WeightedRows
+    from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.executors.working_rows import Gather, Gathered
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.weights import Weights
+
+
+class Piece(NamedTuple):
+    """Some rows (p), and their weights, (p,) or (p, k)."""
+
+    rows: RowsAt
+    weights: Weights
+
+
+class WeightedRows:
+    """Rows and their weights, of which one piece is in memory at a time.
+
+    Parameters
+    ----------
+    weights : (p,) float64; or (p, k) of k functions, dense or CSR
+    gather : callable
+        Given places of the rows, ascending, returns these rows.
+    at_once : int
+        Most rows of a piece.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows, p.
+    n_functions : int
+        k; 1 if weights are (p,).
+    weights : (p,) or (p, k)
+    """
+
+    def __init__(self, weights: Weights, gather: Callable[[I8], RowsAt], *, at_once: int) -> None:
+        self.n = int(weights.shape[0])
+        self.n_functions = 1 if weights.ndim == 1 else int(weights.shape[1])
+        self.weights, self._gather = weights, gather
+        self._at_once = max(self.n, 1) if at_once >= self.n else in_whole_tiles(at_once)
+
+    @classmethod
+    def held(cls, rows: RowsAt, weights: Weights) -> WeightedRows:
+        """Rows that are in memory, as one piece."""
+        n = len(rows.places)
+        return cls(weights, lambda places: rows, at_once=n)
+
+    @property
+    def is_one_piece(self) -> bool:
+        """Whether all rows are in memory together."""
+        return self._at_once >= self.n
+
+    @property
+    def sums_shape(self) -> tuple[int, ...]:
+        """Shape of the sums of one row."""
+        return tuple(self.weights.shape[1:])
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return where each piece begins and ends."""
+        return [(low, min(low + self._at_once, self.n)) for low in range(0, self.n, self._at_once)]
+
+    def pieces(self) -> Iterator[Piece]:
+        """Gather one piece after the other."""
+        for low in range(0, max(self.n, 1), self._at_once):
+            places = np.arange(low, min(low + self._at_once, self.n))
+            yield Piece(self._gather(places), self.weights[low : low + self._at_once])
+
+    def sent(self, name: str) -> Iterator[SentPiece]:
+        """Pieces as they are sent to workers, under names that begin with `name`."""
+        start = 0
+        for number, piece in enumerate(self.pieces()):
+            rows = _copied(piece.rows)
+            yield SentPiece(f"{name}-{number}", start, rows, piece.weights)
+            start += len(piece.rows.places)
+
+
+def _copied(rows: RowsAt) -> Rows:
+    """Rows at some places, alone; not copied if they are all."""
+    base, places = rows
+    n = len(places)
+    is_all = n == base.shape[0] and bool((places == np.arange(n)).all())
+    return base if is_all else base[places]
+
 
 EVALUATIONS_PER_CHECK = 10**8
 """Kernel values between two checks for an interruption: a second in one thread, for 200 columns."""
@@ -196,3 +274,61 @@ class Executor(Products, ABC):
         sums_bytes : int
             Bytes of the sums of rows that several pieces are added to, where one process does it.
         """
+
+
+ROWS_AT_ONCE = 1 << 14
+"""Most vectors whose products with the support rows are summed up together."""
+
+
+class Exact:
+    """Float64 outputs at chosen rows, a bounded number of rows at a time.
+
+    Parameters
+    ----------
+    tiles : KernelTiles
+        float64.
+    gather : callable
+        Reads rows by their indices.
+    rows_at_once : int
+        Most rows together.
+    executor : Products, optional
+        Computes the products; by default this process does.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        tiles: KernelTiles,
+        gather: Gather,
+        *,
+        rows_at_once: int,
+        executor: Products | None = None,
+    ) -> None:
+        self._executor = executor or Products(source)
+        self.source, self.tiles, self._gather = source, tiles, gather
+        self._step = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE))
+        self._gram_rows, self._gram = np.empty(0, np.int64), np.empty((0, 0))
+
+    def gram(self, rows: I8, /) -> F8:
+        """Kernel values among rows (m,), (m, m); not computed again for the rows of the last call.
+
+        One function after the other often asks for the same rows.
+        """
+        if not np.array_equal(rows, self._gram_rows):
+            gathered, gram = self._gather(rows), np.empty((len(rows), len(rows)))
+            sparse = self.source.is_sparse
+            partners = Partners(self.tiles.values, gathered, for_sparse_rows=sparse)
+            self.tiles.evaluate(gathered, partners, gram)
+            self._gram_rows, self._gram = rows, gram
+        return self._gram
+
+    def outputs(self, rows: I8, beta: F8) -> F8:
+        """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k).
+
+        Bits do not depend on `rows_at_once`, if it is at least a tile.
+        """
+        support = weighted_rows(beta)
+        how: dict[str, Any] = {"tiles": self.tiles, "step": self._step}
+        if np.array_equal(rows, support):
+            return self._executor.exact_halves(support, beta[support], self._gather, **how)
+        return self._executor.exact_at(rows, support, beta[support], self._gather, **how)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.executors.weighted import Piece, WeightedRows
+    from bigsvm.executors.executor import Piece, WeightedRows
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.weights import Floats
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from bigsvm import votes
 from bigsvm.data.rows import is_sparse
-from bigsvm.data.statistics import MOST_DENSE
-from bigsvm.models.scales import scaling_hint
+from bigsvm.data.statistics import MOST_DENSE, statistics_of
 from bigsvm.parameters.formulations import traits_of
 from bigsvm.training.result import StopReason
 
@@ -27,6 +26,49 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
+
+FAR_APART = 100.0
+"""Ratio of ranges from which scales are very different: of squared distances, the narrower columns
+then have a ten thousandth part, which is next to nothing."""
+SHARE = 0.25
+"""Share of the columns that are at most as wide as the smaller scale. A few narrow columns are
+common, such as pixels at the border, and harmless."""
+
+
+def scaling_hint(model: KernelExpansion) -> str | None:
+    """Say that columns have very different scales, and what to do; None if they do not.
+
+    The scale of a column is its range over the support vectors, which are rows of the training
+    data. Columns with one value do not count.
+
+    Parameters
+    ----------
+    model : KernelExpansion
+
+    Returns
+    -------
+    str or None
+        Scales are very different if the largest is at least 100 times the one that a quarter of
+        the columns do not exceed.
+    """
+    vectors = model.support_vectors
+    if model.kernel.product == "lookup" or not vectors.shape[0]:
+        return None
+    taken = statistics_of(vectors.shape[1], sparse=is_sparse(vectors))
+    taken.add(vectors)
+    statistics = taken.result()
+    ranges = statistics.maximum - statistics.minimum
+    ranges = ranges[ranges > 0]
+    if not len(ranges):
+        return None
+    small, large = float(np.quantile(ranges, SHARE, method="lower")), float(ranges.max())
+    if large < FAR_APART * small:
+        return None
+    return (
+        f"the columns have very different scales, ranges from {small:.2g} to {large:.2g}: scale "
+        "them (bigsvm.scale_store, `bigsvm scale`, or StandardScaler of scikit-learn)"
+    )
+
 
 RANDOM, OTHERS = 128, 64
 """Rows of the sample: any rows, and rows of other classes than the most frequent one."""

@@ -14,10 +14,9 @@ from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDua
 from bigsvm.duals.row_steps import watched_bytes
 from bigsvm.fit.fingerprint import Recorded
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
-from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
-from bigsvm.fit.reduction import ModelFunctions
-from bigsvm.fit.start import StartError, alpha_of
+from bigsvm.fit.reduction import ModelFunctions, hold_and_plan
+from bigsvm.fit.single import StartError, alpha_of
 from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.working_sets.choice import DIRECT_ROWS
 

@@ -13,13 +13,12 @@ import numpy as np
 import xxhash
 
 from bigsvm.data.narrow import narrowed
-from bigsvm.duals.box import BoxDual
-from bigsvm.duals.feasible import project
+from bigsvm.duals.box import BoxDual, project
 from bigsvm.duals.weighted_functions import WeightedFunctions
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
-from bigsvm.fit.functions import decisions_of, plan_functions, solve_functions
+from bigsvm.fit.one_vs_rest import decisions_of, plan_functions, solve_functions
 from bigsvm.fit.problem import are_many_classes, make_problem
 from bigsvm.fit.reduction import ModelFunctions
 from bigsvm.fit.train import model_of, run_problems

@@ -11,12 +11,12 @@ import numpy as np
 from bigsvm.budget import parse_bytes
 from bigsvm.duals.formulations import CSVC, NuClassification
 from bigsvm.errors import MemoryBudgetError, ParameterError
-from bigsvm.fit.memory import make_plan
 from bigsvm.fit.problem import (
     check_classes,
     check_every_class,
     make_classification,
 )
+from bigsvm.fit.reduction import make_plan
 from bigsvm.gram.tiles import value_seconds
 from bigsvm.one_vs_one.entries import RECORD
 from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT

@@ -1,18 +1,24 @@
-"""One problem of one function: two classes, a regression, one class, or a minimal ball."""
+"""One problem of one function: two classes, a regression, one class, or a minimal ball.
+
+`alpha_of` is the point that a model of the same rows gives such a run to start from.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bigsvm.duals.feasible import project
+import numpy as np
+
+from bigsvm.duals.box import project
+from bigsvm.duals.problem import EarlierModel
+from bigsvm.errors import DataError, ParameterError
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
-from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.problem import check_has_others, make_problem
-from bigsvm.fit.reduction import ModelFunctions
-from bigsvm.fit.start import alpha_of
+from bigsvm.fit.reduction import ModelFunctions, hold_and_plan
 from bigsvm.fit.variables import Variables, decision_of, make_variables
 from bigsvm.parameters.formulations import BALLS
+from bigsvm.training.check_saved import LARGEST, is_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,11 +27,72 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation
+    from bigsvm.duals.crammer_singer import CrammerSinger
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
     from bigsvm.training.result import TrainingResult
+
+
+class StartError(DataError, ParameterError):
+    """A model that a run cannot start from."""
+
+
+def alpha_of(
+    model: KernelExpansion,
+    problem: Formulation | CrammerSinger,
+    *,
+    rule: str | None = None,
+    classes: list[Any] | None = None,
+) -> F8:
+    """Return alpha of all rows that a model of them leads to.
+
+    Parameters
+    ----------
+    model : KernelExpansion
+    problem : Formulation or CrammerSinger
+    rule : str, optional
+        Rule that the model must have.
+    classes : list, optional
+        Classes that the model must have.
+
+    Raises
+    ------
+    StartError
+        The model has another formulation, rule or classes, was trained on other rows, or has
+        coefficients that training does not leave.
+    """
+    if model.formulation != problem.name:
+        raise StartError(
+            f"the model to start from is a {model.formulation}, this one a {problem.name}"
+        )
+    if model.rule != rule:
+        raise StartError(
+            "the model to start from is one of many classes, which have no two to start from; set "
+            "warm_start to False"
+        )
+    n_rows = len(problem)
+    trained_on = model.provenance.get("n_rows", n_rows)
+    if trained_on != n_rows:
+        raise StartError(f"the model to start from was trained on {trained_on} rows, not {n_rows}")
+    if classes is not None and model.classes != classes:
+        raise StartError("the model to start from has other classes; start anew")
+    coefficients: Any = model.coefficients
+    C = model.provenance.get("parameters", {}).get("C")
+    earlier = EarlierModel(
+        model.support,
+        coefficients if rule is None else coefficients.toarray(),
+        C if is_number(C) and 0 < C < LARGEST else None,
+        model.certificate.get("rho"),
+        model.bounds,
+    )
+    alpha = problem.zeros(n_rows)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        alpha[model.support] = problem.alpha_from(earlier)
+    if not bool((np.abs(alpha) < LARGEST).all()):  # comparisons with NaN are False
+        raise StartError("the model to start from has coefficients beyond all bounds; start anew")
+    return alpha
 
 
 class SingleReduction:
@@ -48,7 +115,9 @@ class SingleReduction:
         start: KernelExpansion | None = None,
     ) -> None:
         self._parameters, self._start = parameters, start
-        self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
+        self.held_out = None
+        if parameters.calibration is not None:
+            self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
         self.classes, self._problem = make_problem(parameters, source.n_rows, labels, sample_weight)
         if parameters.formulation not in BALLS:
             check_has_others(parameters, source.n_rows)
@@ -64,9 +133,9 @@ class SingleReduction:
         return hold_and_plan(self._parameters, source, resident_bytes=resident)
 
     def recorded(self) -> Recorded:
-        others = recorded_rules(self._parameters) | recorded_calibration(
-            self.held_out, self._parameters
-        )
+        others = recorded_rules(self._parameters)
+        if self.held_out is not None:
+            others |= recorded_calibration(self.held_out, self._parameters)
         return Recorded(
             self.name,
             (self._problem.per_row, self._problem.sample_weight),

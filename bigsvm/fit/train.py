@@ -87,12 +87,16 @@ def train_model(
             "set warm_start or certify"
         )
     make_reduction = reduction_of(parameters, labels)
-    left_out = leave_out(parameters, labels, sample_weight, hooks.listener)
+    left_out, numbering, drawn = None, None, None
+    if sample_weight is not None:
+        left_out = leave_out(parameters, labels, sample_weight, hooks.listener)
     if left_out is not None:
         labels, parameters, start = left_out.labels, left_out.parameters, left_out.start(start)
     with before_training(parameters, hooks):
-        source, numbering = narrowed(source)
-        drawn = drawn_for(source, labels, sample_weight, parameters, hooks)
+        if source.is_sparse:
+            source, numbering = narrowed(source)
+        if not parameters.certify:
+            drawn = drawn_for(source, labels, sample_weight, parameters, hooks)
     if drawn is not None:
         source, labels, sample_weight = drawn, drawn.of(labels), drawn.of(sample_weight)
     # Only `train_by` holds the labels from here on: 8 bytes a row that the budget does not count.

@@ -15,7 +15,7 @@ from bigsvm.balls.search import ENDS, FirstPoints, Search
 from bigsvm.balls.searches import search_of
 from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
-from bigsvm.executors.exact import Exact
+from bigsvm.executors.executor import Exact
 from bigsvm.executors.messages import Job
 from bigsvm.executors.workforce import Workforce
 from bigsvm.executors.working_rows import WorkingRows

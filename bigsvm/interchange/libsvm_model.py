@@ -29,19 +29,19 @@ import scipy.sparse as sp
 import xxhash
 
 from bigsvm.core.text import MAX_INDEX
-from bigsvm.data.libsvm_text import shortest
 from bigsvm.data.statistics import may_be_listed
+from bigsvm.data.to_text import shortest
 from bigsvm.errors import DataError, ModelError, ParameterError
 from bigsvm.files import local_path, open_regular, part_of, write_synced
 from bigsvm.interchange.fitted import model_of
-from bigsvm.interchange.libsvm_header import (
+from bigsvm.interchange.libsvm_lines import (
     KERNEL_TYPES,
     OF_OTHERS,
     SCALED_BY,
     SVM_TYPES,
     read_header,
+    read_vectors,
 )
-from bigsvm.interchange.libsvm_vectors import read_vectors
 from bigsvm.interchange.range_file import read_range
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
     from bigsvm.data.scaler import Scaler
-    from bigsvm.interchange.libsvm_header import Header
+    from bigsvm.interchange.libsvm_lines import Header
     from bigsvm.interchange.range_file import Range
 
 

@@ -19,9 +19,8 @@ from bigsvm.data.rows import RowsAt, bytes_of, is_sparse
 from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors.cluster import ClusterExecutor
-from bigsvm.executors.executor import Partial
+from bigsvm.executors.executor import Partial, WeightedRows
 from bigsvm.executors.local import Block, blocks, rows_at_once
-from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.interruption import checked, checked_by

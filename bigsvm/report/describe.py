@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.budget import show_bytes
 from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
-from bigsvm.report.resources import bytes_on_disk
-from bigsvm.report.text import count, label_text, number, plural
+from bigsvm.report.text import bytes_on_disk, count, label_text, number, plural
 from bigsvm.training.result import CLUSTER_COSTS, Certificate, StopReason
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ def model_warnings(model: KernelExpansion, *, resume: str | None = None) -> Iter
     resume : str, optional
         Command that goes on with a run that has not converged.
     """
-    from bigsvm.models.scales import scaling_hint
+    from bigsvm.fit.advice import scaling_hint
 
     reason = StopReason(model.certificate["stop_reason"])
     if not (model.certificate["converged"] or reason.is_uncertified):

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from bigsvm.errors import AdviceWarning, ParameterError
-from bigsvm.estimators.stopping import StoppedByCtrlC
+from bigsvm.estimators.watching import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import FoldFits

@@ -16,15 +16,14 @@ from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError, brief
-from bigsvm.fit.start import StartError
+from bigsvm.fit.single import StartError
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
 from bigsvm.selection.common import Data, make_data, whole_store
-from bigsvm.selection.folds import make_folds
+from bigsvm.selection.folds import make_folds, sample_rows
 from bigsvm.selection.identity import belongings_of
 from bigsvm.selection.record import FoldFit, Record
-from bigsvm.selection.samples import sample_rows
 from bigsvm.selection.saved import FitContent, metric_of
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason

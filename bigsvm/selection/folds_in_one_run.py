@@ -13,8 +13,8 @@ from bigsvm.estimators.watching import History, callbacks_of
 from bigsvm.fit.folds_in_one_run import projected_together, train_together
 from bigsvm.fit.folds_in_one_run import why_apart as why_fits_are_apart
 from bigsvm.selection.fits import Fitted
+from bigsvm.selection.folds import sample_rows
 from bigsvm.selection.record import Record
-from bigsvm.selection.samples import sample_rows
 from bigsvm.training.events import Swept
 from bigsvm.training.result import StopReason
 

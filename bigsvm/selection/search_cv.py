@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.errors import AdviceWarning, ParameterError, brief
 from bigsvm.estimators.bases import BaseEstimator
-from bigsvm.estimators.stopping import StoppedByCtrlC
+from bigsvm.estimators.watching import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import SCORE, FoldFits

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bigsvm.errors import CheckpointError
-from bigsvm.executors.exact import ROWS_AT_ONCE, Exact
+from bigsvm.executors.executor import ROWS_AT_ONCE, Exact
 from bigsvm.gram.weights import weighted_rows
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.executors.weighted import WeightedRows
+from bigsvm.executors.executor import WeightedRows
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.interruption import check_interrupt
 

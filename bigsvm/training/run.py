@@ -150,7 +150,7 @@ class Run:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self.listener, self.saver = listener, saver
         self.rng = np.random.default_rng(seed)
-        saved = saver.latest(RunContent(dual, source.n_rows))
+        saved = saver.latest(lambda: RunContent(dual, source.n_rows))
         if saved is not None and saved.values["phase"] == Phase.SEARCH:
             saved = None  # it has led to `start`
         if saved is None:

@@ -97,20 +97,20 @@ class Saver:
         due = due or self._times_asked() != self._answered
         return due and self._checkpoint is not None
 
-    def latest(self, content: Content) -> Generation | None:
+    def latest(self, content: Callable[[], Content]) -> Generation | None:
         """Read the state from which the run continues; None for a new run.
 
         Parameters
         ----------
-        content : Content
-            Checks of its contents.
+        content : callable
+            Makes the checks of its contents.
 
         Raises
         ------
         CheckpointError
             No generation passes the checks.
         """
-        return self._checkpoint.latest(content) if self._checkpoint else None
+        return self._checkpoint.latest(content()) if self._checkpoint else None
 
     def save(self, state: RowState | SearchState, count: Counters) -> None:
         """Write a generation.

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.executors.executor import WeightedRows
 from bigsvm.executors.local import worth_skipping
-from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training import events

@@ -5,7 +5,7 @@ import pytest
 import zarr
 from zarr.codecs import BytesCodec, ZstdCodec
 
-from bigsvm.data import arrays, zarr_json
+from bigsvm.data import arrays, schema
 from bigsvm.data.schema import ZSTD_LEVEL, ArraySpec, hash_values
 
 SHAPES = {
@@ -89,9 +89,9 @@ def test_files_do_not_depend_on_the_memory_and_the_pieces(tmp_path, spec, memory
 
 
 def test_groups_are_groups_of_zarr(tmp_path):
-    zarr_json.write_group(tmp_path / "g", {})
-    zarr_json.write_group(tmp_path / "g/inner", {"a": [1, 2]})
-    zarr_json.write_group(tmp_path / "g", {"b": float("inf")})
+    schema.write_group(tmp_path / "g", {})
+    schema.write_group(tmp_path / "g/inner", {"a": [1, 2]})
+    schema.write_group(tmp_path / "g", {"b": float("inf")})
     group = zarr.open_group(tmp_path / "g", mode="r")
     assert dict(group.attrs) == {"b": float("inf")}
     assert dict(group["inner"].attrs) == {"a": [1, 2]}

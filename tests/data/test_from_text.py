@@ -250,7 +250,7 @@ def test_source_that_may_not_be_looked_at(tmp_path, monkeypatch):
 
 MEASURED = """
 import sys
-from bigsvm.report.resources import peak_rss_bytes
+from bigsvm.report.text import peak_rss_bytes
 from bigsvm.data.from_text import convert
 convert(sys.argv[3], sys.argv[2] + ".small", memory="100MB")
 before = peak_rss_bytes()

@@ -26,7 +26,7 @@ from bigsvm.errors import DataCorruptionError, MemoryBudgetError, StoreError
 
 PEAK = """
 import sys
-from bigsvm.report.resources import peak_rss_bytes
+from bigsvm.report.text import peak_rss_bytes
 import numpy, scipy.sparse, xxhash, zstandard, google_crc32c
 import bigsvm.data.store
 from bigsvm.errors import StoreError

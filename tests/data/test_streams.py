@@ -22,7 +22,7 @@ from bigsvm.data.from_text import convert
 from bigsvm.data.libsvm import LibsvmReader
 from bigsvm.data.streams import open_source
 from bigsvm.errors import DataError, ParseError
-from bigsvm.report.resources import peak_rss_bytes
+from bigsvm.report.text import peak_rss_bytes
 
 TEXT = b"".join(b"%d 1:%d 3:0.5\n" % (i, i) for i in range(300))
 COMPRESSORS = {
@@ -181,7 +181,7 @@ def test_large_dictionaries_are_refused_where_memory_is_small(write, tmp_path, p
 
 DICTIONARY_OF_4_GIB = """
 import lzma, sys
-from bigsvm.report.resources import peak_rss_bytes
+from bigsvm.report.text import peak_rss_bytes
 from bigsvm.data.libsvm import LibsvmReader
 from bigsvm.data.streams import open_source
 from bigsvm.errors import DataError

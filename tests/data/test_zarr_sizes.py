@@ -16,7 +16,7 @@ from numcodecs import BZ2, LZ4, Blosc, GZip, Zlib
 from support.stores import make_matrix
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
-from bigsvm.data import zarr_sizes
+from bigsvm.data import zarr_chunks
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError
@@ -108,14 +108,14 @@ def test_a_chunk_that_does_not_say_what_it_decodes_to_is_decoded_as_far_as_its_s
 ):
     array = make_array(tmp_path / "x", **PLAIN[kind])
     small = UNSAID[kind]()
-    decoded, count = [], zarr_sizes._size_of
+    decoded, count = [], zarr_chunks._size_of
 
     def counted(pieces, limit):
         seen = []
         decoded.append(seen)
         return count((seen.append(len(piece)) or piece for piece in pieces), limit)
 
-    monkeypatch.setattr(zarr_sizes, "_size_of", counted)
+    monkeypatch.setattr(zarr_chunks, "_size_of", counted)
     chunk_files(tmp_path / "x")[2].write_bytes(small)
     with pytest.raises(DataError, match=r"X: a chunk of .* decodes to at least 1\.049 MB"):
         as_row_source(array)

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.duals.box import BoxDual
-from bigsvm.duals.feasible import fill
+from bigsvm.duals.box import BoxDual, fill
 from bigsvm.duals.formulations import (
     EpsilonSVR,
     NuClassification,

@@ -16,7 +16,7 @@ from bigsvm import CrammerSingerSVC
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ModelError, ParameterError
-from bigsvm.fit.memory import make_plan
+from bigsvm.fit.reduction import make_plan
 from bigsvm.parameters import TrainingParameters
 
 GAMMA = 0.5

@@ -172,7 +172,7 @@ def test_a_scaled_store_of_many_columns_is_trained(tmp_path):
 
 COMMANDS = """
 import sys
-from bigsvm.report.resources import peak_rss_bytes
+from bigsvm.report.text import peak_rss_bytes
 from pathlib import Path
 from bigsvm.cli import main
 folder = Path(sys.argv[1])

@@ -9,9 +9,9 @@ from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ClusterError
 from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
+from bigsvm.executors.executor import WeightedRows
 from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.tasks import Halves
-from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.kernels import RBF

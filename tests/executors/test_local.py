@@ -10,8 +10,8 @@ from support.problems import blobs, gram
 from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.executors import local
+from bigsvm.executors.executor import WeightedRows
 from bigsvm.executors.local import LocalExecutor
-from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 

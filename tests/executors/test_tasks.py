@@ -10,9 +10,8 @@ from support.problems import blobs
 from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import tasks
-from bigsvm.executors.exact import Exact
+from bigsvm.executors.executor import Exact, WeightedRows
 from bigsvm.executors.messages import Job, SentJob, SentPiece
-from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 

@@ -67,7 +67,7 @@ def written(tmp_path, text):
 
 @pytest.mark.parametrize("at_once", [1, 4096])
 def test_a_model_of_libsvm_is_read_by_its_definition(at_once, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigsvm.interchange.libsvm_vectors.LINES_AT_ONCE", at_once)
+    monkeypatch.setattr("bigsvm.interchange.libsvm_lines.LINES_AT_ONCE", at_once)
     model = read_libsvm_model(written(tmp_path, THREE))
     rows = np.array([[1.0, 0, 0], [0, 4.0, 0], [0, 0, 9.0], [1.4, 1, 0]])
     # Positive for the first of the pairs (5, 3), (5, 9) and (3, 9) in LIBSVM.
@@ -116,7 +116,7 @@ def test_damage_is_named(old, new, message, tmp_path):
 
 
 def test_too_long_a_header_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigsvm.interchange.libsvm_header.MOST_BYTES", 100)
+    monkeypatch.setattr("bigsvm.interchange.libsvm_lines.MOST_BYTES", 100)
     with pytest.raises(ModelError, match=":3: not a line of the header"):
         read_libsvm_model(written(tmp_path, THREE.replace("nr_class", "nr_class" + 100 * " ")))
 

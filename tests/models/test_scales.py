@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 import bigsvm
-from bigsvm.models.scales import scaling_hint
+from bigsvm.fit.advice import scaling_hint
 
 UNSCALED = {load_wine, load_breast_cancer}
 

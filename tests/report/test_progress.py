@@ -17,7 +17,7 @@ from bigsvm.report.progress import (
     RowsProgress,
     TrainingProgress,
 )
-from bigsvm.report.resources import bytes_on_disk, peak_rss_bytes
+from bigsvm.report.text import bytes_on_disk, peak_rss_bytes
 from bigsvm.training import events
 
 RUN = [
@@ -279,7 +279,7 @@ def test_a_dumb_terminal_gets_lines_only():
 
 def test_peak_memory_is_that_of_this_process():
     # In a process of its own: whose peak does not start at this one's.
-    code = "from bigsvm.report.resources import peak_rss_bytes; print(peak_rss_bytes())"
+    code = "from bigsvm.report.text import peak_rss_bytes; print(peak_rss_bytes())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert 1e6 < int(ended.stdout) < 100e6
     before = peak_rss_bytes()

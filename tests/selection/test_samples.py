@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import bigsvm
 from bigsvm.selection import grid
-from bigsvm.selection.samples import sample_rows
+from bigsvm.selection.folds import sample_rows
 
 
 @given(st.integers(1, 400), st.data(), st.booleans())

@@ -81,7 +81,7 @@ def make_tasks_many(patch):
     def is_worth_sending(self, n_rows, n_partners, *, exact=False):
         return n_rows * n_partners > 10**5 and (exact or next(asked) % 4 == 0)
 
-    patch.setattr("bigsvm.fit.memory.hold", lambda source, memory: source)
+    patch.setattr("bigsvm.fit.reduction.hold", lambda source, memory: source)
     patch.setattr(cluster_executor, "UNITS_PER_THREAD", 24)
     patch.setattr(cluster_executor.ClusterExecutor, "is_worth_sending", is_worth_sending)
 

@@ -11,7 +11,7 @@ from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
-from bigsvm.executors.exact import Exact
+from bigsvm.executors.executor import Exact
 from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram import KernelTiles
 from bigsvm.interruption import checked_by

@@ -174,7 +174,7 @@ def many_phases(monkeypatch):
     for name, value in {
         "executors.local.EVALUATIONS_AT_ONCE": 2e4,
         "training.certify.EXACT_EVALUATIONS": 0,
-        "executors.exact.ROWS_AT_ONCE": 450,
+        "executors.executor.ROWS_AT_ONCE": 450,
         "working_sets.choice.FIRST_SCOPE": 300,
         "working_sets.choice.DIRECT_ROWS": 0,
         "working_sets.choice.SMALLEST_SET": 100,

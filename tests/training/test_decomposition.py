@@ -115,7 +115,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, kind, mo
     """Each run gets a little further, whatever it is doing; the next one goes on from there."""
     monkeypatch.setattr("bigsvm.executors.local.EVALUATIONS_AT_ONCE", 2e4)
     monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)
-    monkeypatch.setattr("bigsvm.executors.exact.ROWS_AT_ONCE", 450)
+    monkeypatch.setattr("bigsvm.executors.executor.ROWS_AT_ONCE", 450)
     monkeypatch.setattr("bigsvm.working_sets.choice.FIRST_SCOPE", 300)
     monkeypatch.setattr("bigsvm.working_sets.choice.DIRECT_ROWS", 0)
     monkeypatch.setattr("bigsvm.working_sets.choice.DIRECT_ROWS", 0)

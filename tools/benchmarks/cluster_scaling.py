@@ -116,7 +116,7 @@ def seconds_of_empty_pass(store: Any, client: Any) -> float:  # noqa: ANN401
 
     from bigsvm.data.rows import rows_at
     from bigsvm.executors.cluster import ClusterExecutor
-    from bigsvm.executors.weighted import WeightedRows
+    from bigsvm.executors.executor import WeightedRows
     from bigsvm.executors.workforce import Workforce
     from bigsvm.gram import KernelTiles
     from bigsvm.kernels import RBF
