@@ -14,12 +14,11 @@ from bigsvm.data.frames import (
     is_arrow,
     is_dask_frame,
     is_frame,
-    is_instance,
     is_pandas,
     names_of,
     sparse_columns,
 )
-from bigsvm.data.rows import float_type, is_sparse
+from bigsvm.data.rows import float_type, is_instance, is_sparse
 from bigsvm.data.schema import KEY
 from bigsvm.data.tables import ArrayTable, CsrTable, SparseTable
 from bigsvm.data.zarr_chunks import check_array

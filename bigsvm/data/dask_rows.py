@@ -20,7 +20,7 @@ from bigsvm.data.blocked import (
 )
 from bigsvm.data.remote_blocks import RemoteBlocks
 from bigsvm.data.row_source import DASK_BLOCK_BYTES
-from bigsvm.data.rows import bytes_of, check_finite, float_type, is_sparse, refuse_masked
+from bigsvm.data.rows import bytes_of, check_finite, float_type, is_sparse
 from bigsvm.data.statistics import ColumnStatistics, Moments, Statistics, may_be_listed, moments_of
 from bigsvm.errors import ClusterError, DataError
 from bigsvm.interruption import check_interrupt
@@ -297,39 +297,6 @@ def client_of(X: Any, client: Any = None) -> Any:
             f"X has results on a cluster, but their client is {theirs.status}; make X again"
         )
     return theirs
-
-
-def in_memory(values: Any, name: str, client: Any = None) -> Any:
-    """Give labels or weights of Dask, or of another library of arrays, as an array of NumPy.
-
-    Parameters
-    ----------
-    values : any
-    name : str
-        What messages call them.
-    client : distributed.Client, optional
-        As for `client_of`; without one, Dask's current scheduler computes.
-
-    Raises
-    ------
-    DataError
-        NumPy cannot read them, or they have values under a mask.
-    """
-    # Values are not of Dask where it has not been imported; importing it takes 4 MB.
-    dask = sys.modules.get("dask")
-    if dask is not None and dask.is_dask_collection(values):
-        values = values.compute(scheduler=client_of(values, client))
-    if not isinstance(values, np.ndarray) and hasattr(values, "__array_namespace__"):
-        try:
-            array = np.asarray(values)
-            values = array if array.ndim else np.from_dlpack(values)
-        except (TypeError, ValueError, RuntimeError, BufferError) as error:
-            raise DataError(
-                f"{name} is a {type(values).__name__} that NumPy cannot read ({error}); give it as "
-                "an array of NumPy"
-            ) from None
-    refuse_masked(values, name)
-    return values
 
 
 def _results_in(X: Any) -> list[Any]:

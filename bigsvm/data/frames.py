@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from bigsvm.data.blocked import check_shape
-from bigsvm.data.rows import float_type
+from bigsvm.data.rows import float_type, is_instance
 from bigsvm.data.tables import Table
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-
-def is_instance(X: object, module: str, *names: str) -> bool:
-    """Whether `X` is an instance of a class of a module; False if the module is not imported."""
-    library = sys.modules.get(module)
-    kinds = tuple(kind for name in names if (kind := getattr(library, name, None)) is not None)
-    return isinstance(X, kinds)
 
 
 def is_pandas(X: object) -> TypeGuard[Any]:

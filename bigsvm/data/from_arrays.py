@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.from_text import (
     ConversionProgress,
@@ -23,7 +22,7 @@ from bigsvm.data.from_text import (
     write_spool,
 )
 from bigsvm.data.place import Place
-from bigsvm.data.row_values import WHICH_ORDER, check_y_order
+from bigsvm.data.row_values import WHICH_ORDER, check_y_order, in_memory
 from bigsvm.data.rows import check_finite
 from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import Spool, bits_for, shuffle_keys

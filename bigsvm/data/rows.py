@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
@@ -78,6 +79,13 @@ def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype == np.float32:
         return np.dtype(np.float32)
     return np.dtype(np.promote_types(dtype, np.float32) if dtype.itemsize <= 2 else np.float64)
+
+
+def is_instance(X: object, module: str, *names: str) -> bool:
+    """Whether `X` is an instance of a class of a module; False if the module is not imported."""
+    library = sys.modules.get(module)
+    kinds = tuple(kind for name in names if (kind := getattr(library, name, None)) is not None)
+    return isinstance(X, kinds)
 
 
 def refuse_masked(values: object, name: str) -> None:

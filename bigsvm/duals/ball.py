@@ -55,7 +55,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self, TypeGuard
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -146,11 +146,6 @@ class BallFormulation(Formulation):
         box = Box(sign, np.where(sign > 0, 0.0, -far), np.where(sign > 0, far, 0.0))
         ridge = np.divide(1.0, bound, out=np.zeros_like(bound), where=bound > 0)
         return (Segment(box, ridge),)
-
-
-def is_ball(formulation: Formulation) -> TypeGuard[BallFormulation]:
-    """Whether the rows of a formulation are the points of a ball."""
-    return formulation.is_ball
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,11 @@ def with_kept(pair: I8, kept: Mask) -> I8:
     return np.concatenate([pair, words])
 
 
+def leaves_out(last: I8 | None) -> bool:
+    """Whether `last` of an interrupted run says that rows have left its working set."""
+    return last is not None and len(last) > 2
+
+
 def kept_of(last: I8 | None, size: int) -> Mask:
     """Read which rows are kept, (size,) bool; all where `last` is a pair alone."""
     if last is None or len(last) == 2:

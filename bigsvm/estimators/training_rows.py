@@ -10,9 +10,8 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from bigsvm.budget import check_labels_fit, parse_bytes
 from bigsvm.data.containers import check_copy, copied_bytes, is_streamed
-from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.frames import check_numbers, frame_type, is_frame
-from bigsvm.data.row_values import check_y_order
+from bigsvm.data.row_values import check_y_order, in_memory
 from bigsvm.data.rows import refuse_masked
 from bigsvm.data.sources import ArrayRows, as_row_source, as_store, refuse_without_rows
 from bigsvm.errors import DataError

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from bigsvm.data.rows import RowsAt, rows_at
-from bigsvm.duals.ball import BallDual, Solver, is_ball
+from bigsvm.duals.ball import BallDual, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.picking import SCAN_ROWS
 from bigsvm.fit.gamma import SAMPLE, sampled_rows
@@ -57,8 +57,9 @@ def make_dual(
         "rows_at_once": parameters.rows_at_once,
         "in_float64": coarse > 1.0,
     }
-    if is_ball(formulation):
-        return _ball_dual(source, formulation, tiles, parameters, rule, largest, **common)
+    if formulation.is_ball:
+        ball = cast("BallFormulation", formulation)
+        return _ball_dual(source, ball, tiles, parameters, rule, largest, **common)
     return BoxDual(formulation, rule, **common)
 
 

@@ -197,7 +197,9 @@ def hold_and_plan(
     ------
     MemoryBudgetError
     """
-    held = hold(source, parse_bytes(parameters.memory))
+    held = source
+    if source.row_alignment > 1:
+        held = hold(source, parse_bytes(parameters.memory))
     if held is not source:
         resident_bytes += int(source.bytes_per_row * source.n_rows)
     return held, make_plan(parameters, held, resident_bytes=resident_bytes, **functions)

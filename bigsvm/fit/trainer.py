@@ -303,7 +303,7 @@ def choice_of(
     if whole:
         return WholeChoice(run, tol=tol, disk=disk)
     problem = run.dual, run.source, run.plan
-    if FunctionChoice.suits(*problem):
+    if run.dual.functions and FunctionChoice.suits(*problem):
         return FunctionChoice(*problem, tol=tol, rng=run.rng)
     if certify:
         return Choice(*problem, tol=tol, rng=run.rng)

@@ -5,6 +5,7 @@ import, as the command line makes its options from it.
 """
 
 import dataclasses
+import functools
 import math
 import textwrap
 from collections.abc import Callable, Iterable
@@ -119,16 +120,19 @@ def help_of(field: "Field[Any]") -> str:
     return " ".join(_clean(field).split("\n\n")[0].split()).replace("``", "").replace("`", "")
 
 
+@functools.cache
 def types_of(field: "Field[Any]") -> tuple[Any, ...]:
     """Types of the values besides None."""
     return tuple(kind for kind in _union(field) if kind is not NoneType)
 
 
+@functools.cache
 def may_be_none(field: "Field[Any]") -> bool:
     """Whether None is a value of the parameter."""
     return NoneType in _union(field)
 
 
+@functools.cache
 def choices_of(field: "Field[Any]") -> tuple[str, ...]:
     """Words that the parameter may be, in the order of its `Literal`."""
     return tuple(
@@ -161,16 +165,17 @@ def check_value(field: "Field[Any]", value: Any) -> None:
     declared, kind = declaration_of(field), _kind(field)
     choices = choices_of(field) if declared.kind is None else ()
     called = f" ({declared.in_estimators})" if declared.in_estimators else ""
-    refused = f"{field.name}{called} is {brief(value)}; it must be "
+    words = None
     if not _is_instance(value, kind.types):
-        raise ParameterError(f"{refused}{kind.words}{' or None' if may_be_none(field) else ''}")
-    if is_too_large(value):
-        raise ParameterError(f"{refused}a number that float64 holds")
-    if choices and value not in choices:
-        none = ", or None" if may_be_none(field) else ""
-        raise ParameterError(f"{refused}one of {', '.join(choices)}{none}")
-    if declared.rule is not None and not declared.rule.holds(value):
-        raise ParameterError(f"{refused}{declared.rule.words}")
+        words = f"{kind.words}{' or None' if may_be_none(field) else ''}"
+    elif is_too_large(value):
+        words = "a number that float64 holds"
+    elif choices and value not in choices:
+        words = f"one of {', '.join(choices)}{', or None' if may_be_none(field) else ''}"
+    elif declared.rule is not None and not declared.rule.holds(value):
+        words = declared.rule.words
+    if words is not None:
+        raise ParameterError(f"{field.name}{called} is {brief(value)}; it must be {words}")
 
 
 def documentation(fields: Iterable["Field[Any]"]) -> str:
@@ -205,6 +210,7 @@ def _union(field: "Field[Any]") -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) not in (None, Literal) else (kind,)
 
 
+@functools.cache
 def _kind(field: "Field[Any]") -> Kind:
     declared = declaration_of(field)
     if declared.kind is not None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.duals.pair_steps import leaves_out
 from bigsvm.training import events
 from bigsvm.working_sets.choice import Choice
-from bigsvm.working_sets.shrinking import leaves_out
 from bigsvm.working_sets.subproblem import Memory, only_computed
 
 if TYPE_CHECKING:

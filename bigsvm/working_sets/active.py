@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bigsvm.duals.dual import Start
+from bigsvm.duals.pair_steps import leaves_out
 from bigsvm.executors.executor import Products
 from bigsvm.gram import Partners
 from bigsvm.working_sets.choice import WorkingSet
 from bigsvm.working_sets.newton_problem import NewtonProblem
-from bigsvm.working_sets.shrinking import ShrinkingProblem, leaves_out
+from bigsvm.working_sets.shrinking import ShrinkingProblem
 from bigsvm.working_sets.subproblem import SubProblem
 
 if TYPE_CHECKING:

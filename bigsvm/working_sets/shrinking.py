@@ -44,11 +44,6 @@ VALUES_AT_ONCE = 1 << 24
 """Kernel values between two looks at what else there is to do: a tenth of a second."""
 
 
-def leaves_out(last: I8 | None) -> bool:
-    """Whether `last` of an interrupted run says that rows have left its working set."""
-    return last is not None and len(last) > 2
-
-
 class ShrinkingProblem(WorkingProblem):
     """A `SubProblem` of the rows that are not settled, which become fewer.
 

@@ -199,7 +199,9 @@ class Ball:
         """Search and certify; go on where the checkpoint ends."""
         given = {"limits": limits or Limits(), "checkpoint": checkpoint, **options}
         tiles, begin = self.tiles(), {}
-        if checkpoint is None or Search.is_next(checkpoint, self.dual, self.source.n_rows):
+        if checkpoint is None or Search.is_next(
+            saved(checkpoint=checkpoint)["saver"], self.dual, self.source.n_rows
+        ):
             search = self.search(tiles=tiles, certify=certify, **given)
             reason = search.run()
             if reason is not StopReason.CORE_FULL and not (certify and reason in ENDS):
