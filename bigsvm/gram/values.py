@@ -6,7 +6,7 @@ overflow the dtype.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import KernelCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
@@ -27,6 +29,31 @@ if TYPE_CHECKING:
 
 ENTRIES_PER_GROUP = 1.5
 """Least mean number of entries in a group of four features for which words of bytes are used."""
+
+
+class Product(NamedTuple):
+    """What ``a·b`` and the norms of a kernel are; see `Kernel.product`.
+
+    Attributes
+    ----------
+    code : int or None
+        Its number in `core.gram`.
+    dense_norms, sparse_norms : callable
+        Write the norms of packed and of CSR rows; no dense ones where the core needs only zeros.
+    """
+
+    code: int | None
+    dense_norms: Callable[..., None] | None
+    sparse_norms: Callable[..., None]
+
+
+_DOT = Product(None, products.squared_norms, csr.csr_squared_norms)
+PRODUCTS = {
+    "dot": _DOT,
+    "lookup": _DOT,
+    "absolute": Product(gram.ABSOLUTE, None, csr.csr_absolute_norms),
+}
+"""Products by their names."""
 
 
 class KernelValues:
@@ -43,7 +70,7 @@ class KernelValues:
     centre : (d,) float64 or None
         None if the kernel changes when all rows are shifted.
     product : int or None
-        The kind of product, for the core: `gram.ABSOLUTE`, or None for dot products.
+        `Product.code`.
     formula : gram.Formula
         The kernel and the offset, for the core.
     is_compiled : bool
@@ -66,9 +93,9 @@ class KernelValues:
         self._shifted = np.flatnonzero(np.empty(0) if self.centre is None else self.centre)
         parameters = kernel.core_parameters
         self.is_compiled = parameters.code != KernelCode.FORMULA
-        self._absolute = kernel.product == "absolute"
+        self._product = PRODUCTS[kernel.product]
         self._looks_up = kernel.product == "lookup"
-        self.product = gram.ABSOLUTE if self._absolute else None
+        self.product = self._product.code
         self.formula = gram.Formula(*parameters, offset=offset if self.is_compiled else 0.0)
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
 
@@ -96,7 +123,7 @@ class KernelValues:
         If all values are whole numbers from 0 to 255, bytes give the same bits as floats: see
         `core.gram`.
         """
-        if self._absolute or len(self._shifted):
+        if self.product is not None or len(self._shifted):
             return [self.dtype]
         largest, n_entries, n_groups = csr.csr_survey(rows.data, rows.indices, rows.indptr, places)
         if 0 <= largest <= 1:
@@ -122,8 +149,8 @@ class KernelValues:
         """
         self.kernel.check_rows(packed)
         norms: Floats = np.zeros(m, self.dtype)
-        if not self._absolute:
-            products.squared_norms(packed, norms)
+        if self._product.dense_norms is not None:
+            self._product.dense_norms(packed, norms)
             self.check(norms)
         return norms
 
@@ -136,8 +163,7 @@ class KernelValues:
             Where the kernel refuses a row.
         """
         self.kernel.check_rows(data)
-        norms = csr.csr_absolute_norms if self._absolute else csr.csr_squared_norms
-        norms(data, indptr, out)
+        self._product.sparse_norms(data, indptr, out)
 
     def check(self, norms: Floats) -> None:
         """Raise a DataError if kernel values of rows with these norms would overflow the dtype."""
