@@ -10,7 +10,7 @@ group where most is missing.
 Variables are laid out in one segment, or in two over the same rows, so that the second one reads
 the same columns of a kernel row; with two groups, each has a segment.
 
-Selection (`bigsvm.duals.box.SelectionRule`):
+Selection (`RULES`):
 
 * 0 ``mvp``: i = argmax_up g, j = argmin_low g.
 * 1 ``second_order``: the same i; j maximises (g_i − g_j)² / η_ij over low with g_j < g_i
@@ -87,6 +87,8 @@ BOUND_MARGIN = 1e-8
 LOWEST, HIGHEST = np.int32(-(2**31)), np.int32(2**31 - 1)
 
 MVP, SECOND_ORDER, HMG, GAIN = 0, 1, 2, 3
+RULES = {"mvp": MVP, "second-order": SECOND_ORDER, "hmg": HMG}
+"""Rules of selection that a run may be asked for, by name."""
 CONVERGED, STEPS_SPENT, NEED_ROW, STALLED = 0, 1, 2, 3
 
 

@@ -227,7 +227,7 @@ class BallDual(BoxDual):
 
     Parameters
     ----------
-    rule : SelectionRule
+    rule : int
         As `BoxDual` has it.
     solver : Solver
         Solver of sampled searches.

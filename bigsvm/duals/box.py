@@ -8,7 +8,6 @@ below b where α may still fall.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,23 +36,15 @@ UNBALANCED = 1e-6
 rounding error."""
 
 
-class SelectionRule(IntEnum):
-    """How a pair is chosen; the numbers are those of `bigsvm.core.smo`."""
+def rule_of(name: SelectionName, *, rows_are_scarce: bool = False) -> int:
+    """Return how pairs are chosen, as `bigsvm.core.smo` numbers it.
 
-    MVP = smo.MVP
-    SECOND_ORDER = smo.SECOND_ORDER
-    HMG = smo.HMG
-
-    @classmethod
-    def from_name(cls, name: SelectionName, *, rows_are_scarce: bool = False) -> SelectionRule:
-        """Return the rule of a name.
-
-        ``"auto"`` is second-order where most rows asked for are in memory, as it takes the fewest
-        steps, and HMG where rows are scarce and each has to be computed for one step.
-        """
-        if name == "auto":
-            return cls.HMG if rows_are_scarce else cls.SECOND_ORDER
-        return cls[name.replace("-", "_").upper()]
+    ``"auto"`` is second-order where most rows asked for are in memory, as it takes the fewest
+    steps, and HMG where rows are scarce and each has to be computed for one step.
+    """
+    if name == "auto":
+        return smo.HMG if rows_are_scarce else smo.SECOND_ORDER
+    return smo.RULES[name]
 
 
 class _Part(NamedTuple):
@@ -109,7 +100,7 @@ class BoxDual(Dual[Optimality]):
     """
 
     formulation: Formulation
-    rule: SelectionRule = SelectionRule.SECOND_ORDER
+    rule: int = smo.SECOND_ORDER
     shrinking: bool = field(default=False, kw_only=True)
     rows_at_once: int | None = field(default=None, kw_only=True)
     in_float64: bool = field(default=False, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.ball import BallDual, Solver
-from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.picking import SCAN_ROWS
 from bigsvm.fit.gamma import SAMPLE, sampled_rows
 from bigsvm.gram import Partners
@@ -46,7 +46,7 @@ def make_dual(
     whole = parameters.working_set == "all"
     scarce = whole and plan.holds_few_rows(SCARCE)
     shrinks = parameters.shrinks(rows_are_scarce=plan.holds_few_rows(SHRUNK))
-    rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
+    rule = rule_of(parameters.selection, rows_are_scarce=scarce)
     largest = coarse = 0.0
     if formulation.squares_losses:
         largest = _largest_diagonal(source, tiles, parameters)
@@ -94,7 +94,7 @@ def _ball_dual(
     formulation: BallFormulation,
     tiles: KernelTiles,
     parameters: TrainingParameters,
-    rule: SelectionRule,
+    rule: int,
     diagonal: float,
     **common: Any,
 ) -> BallDual:

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from bigsvm.core import smo
 from bigsvm.duals import box as module
-from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.box_problem import Extremes, Optimality
 from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import CSVC
@@ -304,11 +304,11 @@ def test_outputs_of_rows_that_are_not_doubtful_do_not_change_the_gaps(seed, tol)
 
 
 @pytest.mark.parametrize(("name", "rule"), [
-    ("mvp", smo.MVP), ("second-order", smo.SECOND_ORDER), ("second_order", smo.SECOND_ORDER),
+    ("mvp", smo.MVP), ("second-order", smo.SECOND_ORDER),
     ("hmg", smo.HMG), ("auto", smo.SECOND_ORDER),
 ])  # fmt: skip
 def test_rules_by_name(name, rule):
-    assert SelectionRule.from_name(name) == rule
+    assert rule_of(name) == rule
 
 
 def test_progress_has_the_core_s_numbers():
@@ -330,7 +330,7 @@ def sub_problem(X, K, formulation, alpha, tiles, *, rule="mvp", slots=None, chos
     rows = sp.csr_array(X[chosen]) if options.pop("sparse", False) else X[chosen]
     gradient = formulation.sign[chosen] - (K @ alpha)[chosen]
     buffer = RowBuffer(4096 * (slots or len(chosen)))
-    dual = BoxDual(formulation, SelectionRule.from_name(rule))
+    dual = BoxDual(formulation, rule_of(rule))
     start, memory = Start(alpha[chosen], gradient), Memory(buffer, **options)
     return SubProblem(dual, tiles, rows, chosen, start, memory)
 
@@ -397,7 +397,7 @@ def test_resumed_it_gives_the_same_bits(rule, tiles):
         pieces += 1
         rows = np.arange(120)
         problem = SubProblem(
-            BoxDual(formulation, SelectionRule.from_name(rule)), tiles, X, rows,
+            BoxDual(formulation, rule_of(rule)), tiles, X, rows,
             Start(problem.alpha.copy(), problem.gradient.copy(), problem.last, problem.steps),
             Memory(RowBuffer(4096 * (80 + pieces))),
         )  # fmt: skip

@@ -7,8 +7,8 @@ import pytest
 
 from bigsvm.balls.search import FirstPoints
 from bigsvm.calibration import SHAPES
+from bigsvm.core import smo
 from bigsvm.duals.ball import Solver
-from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.crammer_singer import Cooling, Order, RowSolver
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import KERNELS
@@ -54,7 +54,7 @@ def test_an_unknown_word_is_refused_with_the_known_ones(name):
 @pytest.mark.parametrize(
     ("name", "members"),
     [
-        ("selection", {"auto", *(rule.name for rule in SelectionRule)}),
+        ("selection", {"auto", *(rule.replace("-", "_") for rule in smo.RULES)}),
         ("subproblem", {solver.name for solver in RowSolver}),
         ("order", {order.name for order in Order}),
         ("cooling", {cooling.name for cooling in Cooling}),

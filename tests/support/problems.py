@@ -6,10 +6,11 @@ import scipy.sparse as sp
 from bigsvm.balls.search import ENDS, Search
 from bigsvm.balls.searches import search_of
 from bigsvm.budget import TrainingPlan
+from bigsvm.core import smo
 from bigsvm.data.rows import RowsAt
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.ball import BallDual, L2Classification, L2OneClass, Solver
-from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDual, Order, RowSolver
 from bigsvm.duals.formulations import CSVC
 from bigsvm.fit.trainer import choice_of
@@ -105,7 +106,7 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
     dual = options.pop("dual", None)
     if dual is None:
         formulation = options.pop("formulation", None) or CSVC(sign=y, C=C)
-        dual = BoxDual(formulation, SelectionRule.from_name(rule))
+        dual = BoxDual(formulation, rule_of(rule))
     chosen = {name: options.pop(name) for name in ("whole", "disk", "certify") if name in options}
     run = Run(source, dual, tiles, plan, **saved(**options))
     return Decomposition(run, tol=tol, choice=choice_of(run, tol=tol, **chosen))
@@ -173,9 +174,7 @@ class Ball:
                 sign=np.asarray(y, np.int8), C=C, sample_weight=sample_weight
             )
         largest = 1.0 + formulation.offset + 1 / C
-        self.dual = BallDual(
-            formulation, SelectionRule.SECOND_ORDER, Solver(solver), largest, lack, ball_tol
-        )
+        self.dual = BallDual(formulation, smo.SECOND_ORDER, Solver(solver), largest, lack, ball_tol)
         self.plan = TrainingPlan(
             capacity, capacity, capacity, 4096 * capacity, block_bytes, {}, capacity
         )

@@ -14,10 +14,11 @@ from support.resuming import (
 )
 from support.same import assert_same_bits
 
+from bigsvm.core import smo
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
-from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import (
     CSVC,
     EpsilonSVR,
@@ -425,7 +426,7 @@ def test_hmg_asks_for_no_more_than_a_dense_row_in_a_step_where_that_is_asked_for
     X, y = blobs(600)
     found = {}
     for rows_at_once in (1, None):
-        dual = BoxDual(CSVC(sign=y, C=100.0), SelectionRule.HMG, rows_at_once=rows_at_once)
+        dual = BoxDual(CSVC(sign=y, C=100.0), smo.HMG, rows_at_once=rows_at_once)
         found[rows_at_once] = whole(X, y, dual=dual, slots=32).run()
     assert_same_bits(found[1], found[None])
     one, many = (found[key].certificate for key in (1, None))

@@ -9,10 +9,11 @@ from support.problems import classes_of_blobs, decomposition, dense_alpha, gram
 from support.resuming import Moments, StopAt, assert_resumed_to_the_same_bits, with_checkpoint
 from support.same import assert_same_bits
 
+from bigsvm.core import smo
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.store import open_store
 from bigsvm.duals.ball import BallDual, L2Classification
-from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.formulations import CSVC, NuClassification, SquaredHingeSVC
 from bigsvm.duals.functions import FunctionsDual
 from bigsvm.duals.one_vs_rest import OneVsRest
@@ -42,7 +43,7 @@ def functions(X, label, *, kind="c-svc", sample_weight=None, sides=None, rule="a
         make=KINDS[kind],
         sample_weight=sample_weight,
     )
-    chosen = SelectionRule.from_name(rule)
+    chosen = rule_of(rule)
     duals = tuple(
         BallDual(function, chosen, largest=2.2) if kind == "l2-svc" else BoxDual(function, chosen)
         for function in formulation.functions
@@ -57,7 +58,7 @@ def alone(X, label, c, *, kind="c-svc", sample_weight=None, **options):
     formulation = KINDS[kind](sign=sign, sample_weight=sample_weight)
     dual = BoxDual(formulation)
     if kind == "l2-svc":
-        dual = BallDual(formulation, SelectionRule.SECOND_ORDER, largest=2.2)
+        dual = BallDual(formulation, smo.SECOND_ORDER, largest=2.2)
     return decomposition(X, None, dual=dual, offset=formulation.offset, **options)
 
 

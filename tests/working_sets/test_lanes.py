@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bigsvm.core.smo import REFRESH
-from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import CSVC
 from bigsvm.gram import KernelTiles
@@ -31,7 +31,7 @@ class Functions:
         sizes = [SIZE, 0, SIZE, SIZE // 3, SIZE]
         self.sets = [np.sort(rng.permutation(600)[:size]) for size in sizes]
         signs = [np.where(label == c, 1, -1).astype(np.int8) for c in range(K_CLASSES)]
-        name = SelectionRule.from_name(rule)
+        name = rule_of(rule)
         self.duals = [BoxDual(CSVC(sign=sign, C=1e4), name) for sign in signs]
         self.gradient = np.concatenate(
             [sign[rows].astype(float) for sign, rows in zip(signs, self.sets, strict=True)]

@@ -11,7 +11,7 @@ from support.resuming import (
 )
 from support.same import assert_same_bits
 
-from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.formulations import (
     CSVC,
     EpsilonSVR,
@@ -48,7 +48,7 @@ def often(monkeypatch):
 def run(kind, *, shrinking, n=700, rule="hmg", slots=100, **options):
     X, y = blobs(n, overlap=0.7)
     formulation = FORMULATIONS[kind](X, y)
-    dual = BoxDual(formulation, SelectionRule.from_name(rule), shrinking=shrinking)
+    dual = BoxDual(formulation, rule_of(rule), shrinking=shrinking)
     return decomposition(
         X, y, dual=dual, whole=True, working_set=n, slots=slots, gamma=0.3, **options
     )
