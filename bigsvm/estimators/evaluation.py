@@ -16,7 +16,7 @@ from bigsvm.data.frames import is_dask_frame
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, to_input_order
 from bigsvm.data.rows import check_finite
-from bigsvm.data.sources import as_row_source, as_store, dask_array
+from bigsvm.data.sources import ArrayRows, as_row_source, as_store, dask_array
 from bigsvm.data.store_part import StorePart
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import ParameterError
@@ -129,7 +129,7 @@ class EvaluatesRows(SharedArguments):
             # Blocks no longer know whether they are scaled.
             values = evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
             return in_input_order(values, rows) if order == "input" else values
-        if is_lazy(X):
+        if not isinstance(X, np.ndarray) and is_lazy(X):
             if is_zarr_array(X):
                 array = as_row_source(X, memory=memory).as_dask()
             else:
@@ -147,7 +147,7 @@ class EvaluatesRows(SharedArguments):
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
             dtype=types_for(X), reset=False,
         )  # fmt: skip
-        return evaluate(self._model_of(X.shape[1]), as_row_source(X), threads)
+        return evaluate(self._model_of(X.shape[1]), ArrayRows(X), threads)
 
     def _model_of(self, n_columns: int) -> KernelExpansion:
         """Return the model for rows with this many columns.

@@ -6,6 +6,7 @@ that decides by their values; each kernel value is computed once for all functio
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -426,11 +427,12 @@ class KernelExpansion:
             source = prediction_matrix(source, self.n_features)
         else:
             self.check_columns(source.n_columns, source.first_index, source.feature_names)
-            source = in_scale_of(source, self.scaler)
+            if source.scaler is not None or self.scaler is not None:
+                source = in_scale_of(source, self.scaler)
         functions = Functions(
             self.kernel, self.support_vectors, self.coefficients, self.intercept, self.centre
         )
-        with workers_of(client) as workforce:
+        with nullcontext() if client is None else workers_of(client) as workforce:
             stream(
                 functions, source, use, threads=threads, block_bytes=block_bytes,
                 on_progress=on_progress, workforce=workforce,
