@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from bigsvm.errors import AdviceWarning, ParameterError
 from bigsvm.estimators.watching import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import FoldFits
+from bigsvm.selection.folds import check_estimator, watched
 from bigsvm.selection.lines import Line, fit_line, trains_together
 from bigsvm.selection.record import advice_of, fit_warnings
 from bigsvm.selection.tasks import fit_lines

@@ -20,8 +20,7 @@ from bigsvm.fit.single import StartError
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
-from bigsvm.selection.common import Data, make_data, whole_store
-from bigsvm.selection.folds import make_folds, sample_rows
+from bigsvm.selection.folds import Data, make_data, make_folds, sample_rows, whole_store
 from bigsvm.selection.identity import belongings_of
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.selection.saved import FitContent, metric_of

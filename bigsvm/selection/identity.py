@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bigsvm.estimators.base import KernelMachine
-    from bigsvm.selection.common import Data
-    from bigsvm.selection.folds import Fold
+    from bigsvm.selection.folds import Data, Fold
 
 
 def belongings_of(

@@ -17,8 +17,8 @@ from bigsvm.errors import AdviceWarning, ParameterError, brief
 from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.watching import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import SCORE, FoldFits
+from bigsvm.selection.folds import check_estimator, watched
 from bigsvm.selection.grid import best_of, candidates_of, evaluate, mean_score
 from bigsvm.selection.identity import told
 from bigsvm.selection.record import advice_of, fit_warnings

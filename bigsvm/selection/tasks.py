@@ -31,11 +31,9 @@ from bigsvm.fit.forecast import projected_parts
 from bigsvm.fit.trainer import workforce_of
 from bigsvm.interruption import checked, checked_by
 from bigsvm.processors import one_thread
-from bigsvm.selection.common import Data
 from bigsvm.selection.fits import Fitted
-from bigsvm.selection.folds import Fold
-from bigsvm.selection.folds_in_one_run import projected_bytes, run_name
-from bigsvm.selection.lines import LineFit, fit_line, trains_together
+from bigsvm.selection.folds import Data, Fold
+from bigsvm.selection.lines import LineFit, fit_line, projected_bytes, run_name, trains_together
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.training import events
 

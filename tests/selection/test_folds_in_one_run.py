@@ -16,7 +16,7 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, MemoryBudgetError
 from bigsvm.fit.folds_in_one_run import train_together
-from bigsvm.selection import folds_in_one_run, lines
+from bigsvm.selection import lines
 from bigsvm.selection.fits import FoldFits
 from bigsvm.training.events import Hooks
 
@@ -142,7 +142,7 @@ def test_a_point_that_one_run_cannot_fit_is_fitted_fold_by_fold(monkeypatch):
             raise MemoryBudgetError("too much")
         return train_together(*arguments, **options)
 
-    monkeypatch.setattr(folds_in_one_run, "train_together", refused)
+    monkeypatch.setattr(lines, "train_together", refused)
     found = search.fit(X, Y).cv_results_["mean_test_score"]
     np.testing.assert_array_equal(found, expected)
 

@@ -18,7 +18,7 @@ import bigsvm
 from bigsvm.cli.cv import fold_text
 from bigsvm.errors import CheckpointError
 from bigsvm.models.files import digest_of_tensors
-from bigsvm.selection import folds_in_one_run, record
+from bigsvm.selection import lines, record
 from bigsvm.selection.saved import FitContent
 from tests.training.forged import CHANGES
 
@@ -69,9 +69,7 @@ def stopped(tmp_path_factory):
 
                 machine = type(KINDS[kind][0])
                 patch.setattr(machine, "_fit_rows", first_only(machine._fit_rows))
-                patch.setattr(
-                    folds_in_one_run, "train_together", first_only(folds_in_one_run.train_together)
-                )
+                patch.setattr(lines, "train_together", first_only(lines.train_together))
                 with pytest.raises(KeyboardInterrupt):
                     search(kind, folder)
             made[kind] = folder, search(kind, None)

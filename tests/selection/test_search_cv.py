@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 import bigsvm
 from bigsvm.errors import BigsvmError
-from bigsvm.selection import folds_in_one_run
+from bigsvm.selection import lines
 from bigsvm.selection.grid import rounds_of
 
 X, Y = make_classification(300, 6, flip_y=0.1, random_state=1)
@@ -106,7 +106,7 @@ def test_killed_search_has_the_same_table(halving, tmp_path, monkeypatch):
 
     # Folds with a number for gamma are trained together.
     monkeypatch.setattr(bigsvm.SVC, "_fit_rows", some(bigsvm.SVC._fit_rows))
-    monkeypatch.setattr(folds_in_one_run, "train_together", some(folds_in_one_run.train_together))
+    monkeypatch.setattr(lines, "train_together", some(lines.train_together))
     search.set_params(checkpoint=tmp_path / "run")
     for _ in range(3):
         left = iter(range(3))
