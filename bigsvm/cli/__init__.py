@@ -8,6 +8,7 @@ and SIGHUP. A command is a module with a function `command`, which is listed her
 the command that needs it, when it runs.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +36,7 @@ from bigsvm.cli import (
 )
 from bigsvm.cli.failures import reported
 from bigsvm.cli.libsvm_words import SETTINGS
+from bigsvm.cli.options import with_flat_options
 from bigsvm.cli.streams import secure_streams
 from bigsvm.version import __version__
 
@@ -121,20 +123,24 @@ def _root(
     """
 
 
-app.command("convert", cls=_InPanels)(convert.command)
-app.command("scale", cls=_InPanels)(scale.command)
-app.command("split", cls=_InPanels)(split.command)
-app.command("info", cls=_InPanels)(info.command)
-app.command("plan", cls=_InPanels)(plan.command)
-app.command("train", cls=_InPanels)(train.command)
-app.command("cv", cls=_InPanels)(cv.command)
-app.command("search", cls=_InPanels)(search.command)
-app.command("easy", cls=_InPanels)(easy.command)
-app.command("predict", cls=_InPanels)(predict.command)
-app.command("inspect", cls=_InPanels)(inspect.command)
-app.command("export", cls=_InPanels)(export.command)
-app.command("demo", cls=_InPanels)(demo.command)
-app.command("warm-up", cls=_InPanels)(warm_up.command)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "convert": convert.command,
+    "scale": scale.command,
+    "split": split.command,
+    "info": info.command,
+    "plan": plan.command,
+    "train": train.command,
+    "cv": cv.command,
+    "search": search.command,
+    "easy": easy.command,
+    "predict": predict.command,
+    "inspect": inspect.command,
+    "export": export.command,
+    "demo": demo.command,
+    "warm-up": warm_up.command,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, cls=_InPanels)(with_flat_options(_command))
 app.command("svm-train", context_settings=SETTINGS)(svm_train.command)
 app.command("svm-scale", context_settings=SETTINGS)(svm_scale.command)
 app.command("svm-predict", context_settings=SETTINGS)(svm_predict.command)

@@ -6,13 +6,14 @@ import logging
 import re
 import signal
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.options import local
+from bigsvm.cli.options import OptionGroup, local
 from bigsvm.errors import ClusterError, ParameterError
 from bigsvm.files import open_regular, parse_json
 
@@ -63,12 +64,22 @@ WorkerMemory = Annotated[
 ]
 
 
-class ClusterOptions(NamedTuple):
-    """A cluster as the options of a command name it; none if all are None."""
+@dataclass(frozen=True)
+class ClusterOptions(OptionGroup):
+    """A cluster as the options of a command name it; none if all are None.
 
-    scheduler: str | None
-    scheduler_file: Path | None
-    worker_memory: str | None
+    Raises
+    ------
+    ParameterError
+        The options contradict each other.
+    """
+
+    scheduler: Scheduler = None
+    scheduler_file: SchedulerFile = None
+    worker_memory: WorkerMemory = None
+
+    def __post_init__(self) -> None:
+        self.worker_bytes()
 
     @property
     def is_given(self) -> bool:
@@ -106,14 +117,13 @@ def opened_client(
     Raises
     ------
     ParameterError
-        The options contradict each other, or name no scheduler.
+        The options name no scheduler.
     ClusterError
         The scheduler does not answer within ANSWER_SECONDS, the workers do not start, or
         `distributed` is not installed.
     Interrupted
         A signal has come before there is a client.
     """
-    cluster.worker_bytes()  # refuses what contradicts
     if not cluster.is_given:
         yield None
         return

@@ -1,45 +1,31 @@
 """``bigsvm cv``: scores by cross-validation on a store of any size."""
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from bigsvm.budget import show_bytes
-from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
-from bigsvm.cli.options import Json, Quiet, ZeroBased, ZeroBasedText
+from bigsvm.cli.options import Rows, ZeroBased, ZeroBasedText
 from bigsvm.cli.outputs import check_apart, say
-from bigsvm.cli.runs import Run, absolute, check_is_read_again
-from bigsvm.cli.selecting import WITHOUT, FoldOptions, Folds, Groups, Scoring, opened_fits
-from bigsvm.cli.session import Log
-from bigsvm.cli.train import check_used, plain_values, with_options
+from bigsvm.cli.runs import check_is_read_again
+from bigsvm.cli.selecting import FoldOptions, FoldTrainingOptions, opened_fits
+from bigsvm.cli.session import SessionOptions
+from bigsvm.cli.train import check_used
 from bigsvm.report.text import as_columns, as_json, number
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bigsvm.selection.record import FoldFit
 
 
 def command(
     context: typer.Context,
-    store: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
-        ),
-    ],
-    folds: Folds = "5",
-    groups: Groups = None,
-    scoring: Scoring = None,
+    *,
+    store: Rows,
+    folds: FoldOptions,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    worker_memory: WorkerMemory = None,
-    log: Log = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    **values: Any,  # noqa: ANN401 (an option for each parameter)
+    options: SessionOptions,
+    training: FoldTrainingOptions,
 ) -> None:
     """Cross-validate: train on the other folds, predict each fold, and show the scores.
 
@@ -55,19 +41,15 @@ def command(
       bigsvm cv train.libsvm --folds 10 --scoring accuracy --scoring roc_auc --checkpoint cv
       bigsvm cv houses.zarr --formulation eps-svr --folds folds.txt
     """
-    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
-    cluster.worker_bytes()  # refuses what contradicts
-    checkpoint: Path | None = values.pop("checkpoint")
-    run = Run(source=absolute(store), model="").updated(plain_values(values, zero_based))
+    run, checkpoint = training.run_on(store, zero_based), training.checkpoint
     if checkpoint is not None:
         check_is_read_again(run.source)
     check_used(context, run, checkpoint)
     folders = {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder}
-    check_apart((run.source, folds, groups), {"--log": log}, folders)
+    check_apart((run.source, folds.folds, folds.groups), {"--log": options.log}, folders)
     started = time.monotonic()
-    options = FoldOptions(folds, groups, scoring)
     with (
-        opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened,
+        opened_fits(run, folds, options, checkpoint) as opened,
         opened.fits.recorded(checkpoint),
     ):
         from bigsvm.selection.cross_validation import folds_fitted
@@ -82,10 +64,7 @@ def command(
         results = [fit.result for fit in folds_fitted(opened.fits, on_fit=on_fit)]
         told = fit_warnings(results, run.parameters["formulation"])
         opened.session.warn(told, context.command)
-    _print(results, opened.n_rows, time.monotonic() - started, json=json)
-
-
-command.__signature__ = with_options(command, without=WITHOUT)  # type: ignore[attr-defined]
+    _print(results, opened.n_rows, time.monotonic() - started, json=options.json)
 
 
 def fold_text(result: "FoldFit") -> str:

@@ -5,8 +5,9 @@ import math
 import re
 from collections.abc import Callable
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
@@ -31,6 +32,56 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(s|m|min|h|d)?")
+
+
+class OptionGroup:
+    """Options that several commands have; such a command takes an object of the group.
+
+    A subclass is a dataclass, each field of which is annotated as an option. `with_flat_options`
+    makes what Typer reads.
+
+    Attributes
+    ----------
+    without : tuple of str
+        Fields that are no options, and stay at their defaults.
+    """
+
+    without: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def options(cls) -> list[inspect.Parameter]:
+        """Return the options as arguments, by the names that the class is called with."""
+        types = get_type_hints(cls, include_extras=True)
+        fields = inspect.signature(cls).parameters
+        return [
+            field.replace(annotation=types[name])
+            for name, field in fields.items()
+            if name not in cls.without
+        ]
+
+
+def with_flat_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a command that takes each option of its groups by itself, as Typer needs."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, type[OptionGroup]] = {}
+    flat: list[inspect.Parameter] = []
+    for name, argument in signature.parameters.items():
+        kind = argument.annotation
+        if isinstance(kind, type) and issubclass(kind, OptionGroup):
+            groups[name] = kind
+            flat += kind.options()
+        else:
+            flat.append(argument)
+
+    @wraps(command)
+    def called(**values: Any) -> None:  # noqa: ANN401 (of any option)
+        for name, group in groups.items():
+            values[name] = group(**{made.name: values.pop(made.name) for made in group.options()})
+        command(**values)
+
+    flat = [argument.replace(kind=inspect.Parameter.KEYWORD_ONLY) for argument in flat]
+    called.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+    return called
 
 
 class ZeroBased(StrEnum):
@@ -67,6 +118,10 @@ def local_or_url(param: typer.CallbackParam, value: str | None) -> str | None:
     return value if path is None else str(path)
 
 
+ROWS = typer.Argument(
+    metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
+)
+Rows = Annotated[str, ROWS]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="No progress on standard error, only warnings.")

@@ -1,41 +1,28 @@
 """``bigsvm plan``: what training will take, before it is begun."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from bigsvm.budget import show_bytes
-from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
-from bigsvm.cli.options import Json, Quiet, ZeroBased, ZeroBasedText
+from bigsvm.cli.options import Rows, ZeroBased, ZeroBasedText
 from bigsvm.cli.outputs import check_apart, say
-from bigsvm.cli.runs import Run, absolute
-from bigsvm.cli.session import Log, opened_session
-from bigsvm.cli.train import check_used, plain_values, with_options
+from bigsvm.cli.session import SessionOptions, opened_session
+from bigsvm.cli.train import TrainingOptions, check_used
 from bigsvm.report.progress import duration
 from bigsvm.report.text import as_columns, as_json, count
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bigsvm.fit.forecast import Forecast, Range
 
 
 def command(
     context: typer.Context,
-    store: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
-        ),
-    ],
+    *,
+    store: Rows,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    worker_memory: WorkerMemory = None,
-    log: Log = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    **values: Any,  # noqa: ANN401 (an option for each parameter)
+    options: SessionOptions,
+    training: TrainingOptions,
 ) -> None:
     """Say what training will take: support vectors, time, memory and disk, as ranges.
 
@@ -49,14 +36,12 @@ def command(
     """
     from bigsvm.fit.forecast import forecast
 
-    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
-    checkpoint: Path | None = values.pop("checkpoint")
-    run = Run(source=absolute(store), model="").updated(plain_values(values, zero_based))
-    check_used(context, run, checkpoint)
-    check_apart((run.source,), {"--log": log}, {"--cache-dir": run.cache_folder})
-    parameters = run.training_parameters(checkpoint)
+    run = training.run_on(store, zero_based)
+    check_used(context, run, training.checkpoint)
+    check_apart((run.source,), {"--log": options.log}, {"--cache-dir": run.cache_folder})
+    parameters = run.training_parameters(training.checkpoint)
     with (
-        opened_session(cluster, quiet=quiet, log=log) as session,
+        opened_session(options) as session,
         session.rows_to_train(run, parameters) as rows,
     ):
         planned = forecast(
@@ -67,7 +52,7 @@ def command(
             session.hooks(session.listen_to_many),
         )
         session.note("Forecast", planned.as_dict())
-    say(as_json(planned.as_dict()) if json else _shown(planned))
+    say(as_json(planned.as_dict()) if options.json else _shown(planned))
 
 
 def _shown(planned: "Forecast") -> str:
@@ -91,6 +76,3 @@ def _shown(planned: "Forecast") -> str:
             f"{duration(sample.seconds)}",
         ),
     ])  # fmt: skip
-
-
-command.__signature__ = with_options(command)  # type: ignore[attr-defined]

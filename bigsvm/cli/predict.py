@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import BLOCK_SHARE, parse_bytes, show_bytes
-from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
 from bigsvm.cli.inputs import (
     check_order,
     check_text_options,
@@ -19,9 +18,8 @@ from bigsvm.cli.inputs import (
 )
 from bigsvm.cli.options import (
     CacheDir,
-    Json,
     Memory,
-    Quiet,
+    Rows,
     Threads,
     ZeroBased,
     ZeroBasedText,
@@ -30,7 +28,7 @@ from bigsvm.cli.options import (
     local_or_url,
 )
 from bigsvm.cli.outputs import Overwrite, predictions_path, say
-from bigsvm.cli.session import opened_session
+from bigsvm.cli.session import SessionOptions, opened_session
 from bigsvm.errors import MemoryBudgetError, ModelError
 from bigsvm.files import descriptor_of, is_stream
 from bigsvm.parameters.formulations import traits_of
@@ -52,14 +50,16 @@ ROW_BYTES = 48
 decision values in order."""
 
 
+class PredictionOptions(SessionOptions):
+    """What a prediction computes with, and what it says."""
+
+    without = ("log",)
+
+
 def command(
     context: typer.Context,
-    store: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
-        ),
-    ],
+    *,
+    store: Rows,
     model: Annotated[
         str,
         typer.Argument(
@@ -109,11 +109,7 @@ def command(
     cache_dir: CacheDir = None,
     threads: Threads = None,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    worker_memory: WorkerMemory = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    options: PredictionOptions,
 ) -> None:
     """Predict, and compare with the labels of the rows where there are any.
 
@@ -149,8 +145,6 @@ def command(
     started = time.monotonic()
     check_order(store, model, "bigsvm predict STORE MODEL")
     check_text_options(context, store, "cache_dir")
-    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
-    cluster.worker_bytes()  # refuses what contradicts
     budget = parse_bytes(memory)
     if decision_function and output is None:
         raise typer.BadParameter("--decision-function needs --output")
@@ -160,7 +154,7 @@ def command(
         path = predictions_path(output, (store, model, beside), overwrite=overwrite)
     elif overwrite:
         raise typer.BadParameter("--overwrite needs --output")
-    with opened_session(cluster, quiet=quiet) as session:
+    with opened_session(options) as session:
         interruption, display = session.interruption, session.display
         trained = load_model(model, range_file)
         if probability and trained.calibration is None:
@@ -244,7 +238,7 @@ def command(
             "n_more_columns": n_more,
             **costs,
         },
-        json=json,
+        json=options.json,
         on_error=isinstance(path, Path) and descriptor_of(path) == 1,
     )
 

@@ -16,7 +16,16 @@ from bigsvm.cli.inputs import (
     opened,
     watched,
 )
-from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText, local_or_url
+from bigsvm.cli.options import (
+    CacheDir,
+    Json,
+    Memory,
+    Quiet,
+    Rows,
+    ZeroBased,
+    ZeroBasedText,
+    local_or_url,
+)
 from bigsvm.cli.outputs import check_apart, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
@@ -40,12 +49,7 @@ class Method(StrEnum):
 
 def command(
     context: typer.Context,
-    store: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
-        ),
-    ],
+    store: Rows,
     output: Annotated[
         str,
         typer.Argument(metavar="OUT", help="Folder to be made, or URL such as s3://bucket/name."),

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from bigsvm.budget import show_bytes
-from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
 from bigsvm.cli.options import (
-    Json,
-    Quiet,
+    Rows,
     ZeroBased,
     ZeroBasedText,
     is_given,
@@ -21,10 +19,10 @@ from bigsvm.cli.options import (
     parse_gamma,
 )
 from bigsvm.cli.outputs import check_apart, check_image_path, check_model_path, say
-from bigsvm.cli.runs import Run, absolute, check_is_read_again
-from bigsvm.cli.selecting import WITHOUT, FoldOptions, Folds, Groups, Scoring, opened_fits
-from bigsvm.cli.session import Log
-from bigsvm.cli.train import check_used, plain_values, with_options
+from bigsvm.cli.runs import Run, check_is_read_again
+from bigsvm.cli.selecting import FoldOptions, FoldTrainingOptions, opened_fits
+from bigsvm.cli.session import SessionOptions
+from bigsvm.cli.train import check_used
 from bigsvm.errors import ParameterError
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import declaration_of, option_of, types_of
@@ -48,12 +46,8 @@ MOST_SHOWN = 10
 
 def command(
     context: typer.Context,
-    store: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
-        ),
-    ],
+    *,
+    store: Rows,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -119,17 +113,10 @@ def command(
         bool,
         typer.Option("--overwrite", help="Replace a picture that is there.", rich_help_panel=PANEL),
     ] = False,
-    folds: Folds = "5",
-    groups: Groups = None,
-    scoring: Scoring = None,
+    folds: FoldOptions,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    worker_memory: WorkerMemory = None,
-    log: Log = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    **values: Any,  # noqa: ANN401 (an option for each parameter)
+    options: SessionOptions,
+    training: FoldTrainingOptions,
 ) -> None:
     """Search the best parameters by cross-validation, as LIBSVM's grid.py does.
 
@@ -145,10 +132,7 @@ def command(
       bigsvm search train.libsvm --folds 3 --picture contours.png
       bigsvm search houses.zarr --formulation eps-svr --grid epsilon=0.01,0.1
     """
-    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
-    cluster.worker_bytes()  # refuses what contradicts
-    checkpoint: Path | None = values.pop("checkpoint")
-    run = Run(source=absolute(store), model="").updated(plain_values(values, zero_based))
+    run, checkpoint = training.run_on(store, zero_based), training.checkpoint
     if checkpoint is not None:
         check_is_read_again(run.source)
     if model is not None:
@@ -158,8 +142,8 @@ def command(
     elif overwrite:
         raise typer.BadParameter("--overwrite needs --picture")
     check_apart(
-        (run.source, folds, groups),
-        {"MODEL": model, "--picture": picture, "--log": log},
+        (run.source, folds.folds, folds.groups),
+        {"MODEL": model, "--picture": picture, "--log": options.log},
         {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder},
     )
     check_used(context, run, checkpoint)
@@ -167,8 +151,7 @@ def command(
     if picture is not None:
         _check_picture(picture, chosen)
     started = time.monotonic()
-    options = FoldOptions(folds, groups, scoring)
-    with opened_fits(run, options, cluster, checkpoint=checkpoint, log=log, quiet=quiet) as opened:
+    with opened_fits(run, folds, options, checkpoint) as opened:
         from bigsvm.report.describe import model_warnings
         from bigsvm.selection.record import fit_warnings
         from bigsvm.selection.search_cv import fits_of
@@ -198,10 +181,7 @@ def command(
         "n_rows": n_rows,
         "seconds": time.monotonic() - started,
     }
-    _print(found, record, json=json)
-
-
-command.__signature__ = with_options(command, without=WITHOUT)  # type: ignore[attr-defined]
+    _print(found, record, json=options.json)
 
 
 class Found(NamedTuple):

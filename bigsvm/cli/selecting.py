@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from bigsvm.cli.options import local
+from bigsvm.cli.options import OptionGroup, local
 from bigsvm.cli.session import opened_session
+from bigsvm.cli.train import TrainingOptions
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import CLASSIFIERS, REGRESSIONS
@@ -17,16 +19,13 @@ from bigsvm.parameters.formulations import CLASSIFIERS, REGRESSIONS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bigsvm.cli.clusters import ClusterOptions
     from bigsvm.cli.runs import Run
-    from bigsvm.cli.session import Session
+    from bigsvm.cli.session import Session, SessionOptions
     from bigsvm.data.row_values import RowValues
     from bigsvm.data.store import Store
     from bigsvm.selection.fits import FoldFits
 
 PANEL = "Folds"
-WITHOUT = ("checkpoint_copy",)
-"""Parameters of a single run, for which these commands have no option."""
 
 Folds = Annotated[
     str,
@@ -61,12 +60,19 @@ Scoring = Annotated[
 ]
 
 
-class FoldOptions(NamedTuple):
+@dataclass(frozen=True)
+class FoldOptions(OptionGroup):
     """Options of the folds and their scores."""
 
-    folds: str
-    groups: Path | None
-    scoring: list[str] | None
+    folds: Folds = "5"
+    groups: Groups = None
+    scoring: Scoring = None
+
+
+class FoldTrainingOptions(TrainingOptions):
+    """An option for each parameter, except those of a single run."""
+
+    without = ("checkpoint_copy",)
 
 
 class Opened(NamedTuple):
@@ -88,11 +94,8 @@ class Opened(NamedTuple):
 def opened_fits(
     run: Run,
     options: FoldOptions,
-    cluster: ClusterOptions,
-    *,
+    session_options: SessionOptions,
     checkpoint: Path | None,
-    log: Path | None,
-    quiet: bool,
 ) -> Iterator[Opened]:
     """Open the folds of a store or of text for a while; a signal ends it with its exit code.
 
@@ -103,7 +106,7 @@ def opened_fits(
     parameters = run.training_parameters(None)
     check_parameters(parameters)
     with (
-        opened_session(cluster, quiet=quiet, log=log) as session,
+        opened_session(session_options) as session,
         session.rows_to_train(run, parameters) as store,
     ):
         from bigsvm.estimators.load import estimator_of

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from bigsvm.budget import check_labels_fit, parse_bytes
-from bigsvm.cli.clusters import opened_client
+from bigsvm.cli.clusters import ClusterOptions, opened_client
 from bigsvm.cli.failures import in_options, options_of
 from bigsvm.cli.inputs import opened
-from bigsvm.cli.options import ZeroBased, local
+from bigsvm.cli.options import Json, Quiet, ZeroBased, local
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.training import events
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from bigsvm.cli.clusters import ClusterOptions
     from bigsvm.cli.runs import Run
     from bigsvm.data.store import Store
     from bigsvm.executors.workforce import Workforce
@@ -37,6 +37,15 @@ Log = Annotated[
         help="Append what happens to a file, one JSON object with the time a line.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class SessionOptions(ClusterOptions):
+    """What a command that trains computes with, and what it says meanwhile and at the end."""
+
+    log: Log = None
+    json: Json = False
+    quiet: Quiet = False
 
 
 class Session(NamedTuple):
@@ -141,18 +150,8 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def opened_session(
-    cluster: ClusterOptions, *, quiet: bool, log: Path | None = None
-) -> Iterator[Session]:
+def opened_session(options: SessionOptions) -> Iterator[Session]:
     """Open what a command has while it runs.
-
-    Parameters
-    ----------
-    cluster : ClusterOptions
-    quiet : bool
-        Whether only warnings are shown.
-    log : Path, optional
-        File that events are appended to.
 
     Raises
     ------
@@ -161,12 +160,12 @@ def opened_session(
     """
     with (
         Interruption() as interruption,
-        Display(quiet=quiet, times_asked=interruption.times_asked) as display,
-        _log_to(log, display) as run_log,
-        opened_client(cluster, display, interruption) as client,
+        Display(quiet=options.quiet, times_asked=interruption.times_asked) as display,
+        _log_to(options.log, display) as run_log,
+        opened_client(options, display, interruption) as client,
     ):
         show = TrainingProgress(display)
-        yield Session(interruption, display, show, run_log, client, cluster)
+        yield Session(interruption, display, show, run_log, client, options)
 
 
 def _log_to(path: Path | None, display: Display) -> AbstractContextManager[RunLog | None]:

@@ -2,21 +2,17 @@
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bigsvm.budget import show_bytes
-from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
-from bigsvm.cli.failures import in_options, options_of
 from bigsvm.cli.inputs import check_text_options
 from bigsvm.cli.options import (
-    Json,
-    Quiet,
+    ROWS,
+    OptionGroup,
     ZeroBased,
     ZeroBasedText,
     is_given,
@@ -28,7 +24,7 @@ from bigsvm.cli.options import (
 from bigsvm.cli.outputs import check_apart, check_model_path, say
 from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, resume_command
-from bigsvm.cli.session import Log, opened_session
+from bigsvm.cli.session import SessionOptions, opened_session
 from bigsvm.errors import ParameterError, UnreachableError
 from bigsvm.files import is_url
 from bigsvm.parameters import FIELDS
@@ -48,14 +44,49 @@ UNCONVERGED_CODE = 3
 """Exit code of --fail-unconverged."""
 
 
+class TrainingOptions(OptionGroup):
+    """An option for each parameter of training.
+
+    Attributes
+    ----------
+    checkpoint : Path or None
+    values : dict
+        Values of the others as a `Run` has them.
+
+    Raises
+    ------
+    ParameterError
+        The weights of classes contradict each other.
+    """
+
+    def __init__(self, **values: Any) -> None:  # noqa: ANN401 (of any option)
+        self.checkpoint: Path | None = values.pop("checkpoint")
+        weights = parse_class_weight(list(values["class_weight"] or []))
+        values["class_weight"] = list(weights.items()) if isinstance(weights, dict) else weights
+        if values["cache_dir"] is not None:
+            values["cache_dir"] = os.path.abspath(values["cache_dir"])
+        self.values = values
+
+    @classmethod
+    def options(cls) -> list[inspect.Parameter]:
+        """Return the options as arguments, by panel."""
+        return [
+            option(name)
+            for panel in PANELS
+            for name, field in FIELDS.items()
+            if declaration_of(field).panel == panel and name not in cls.without
+        ]
+
+    def run_on(self, source: str, zero_based: ZeroBased, *, model: str = "") -> Run:
+        """Return the run that trains with these options."""
+        values = {**self.values, "zero_based": zero_based.value}
+        return Run(source=absolute(source), model=model).updated(values)
+
+
 def command(
     context: typer.Context,
-    store: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
-        ),
-    ] = None,
+    *,
+    store: Annotated[str | None, ROWS] = None,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -72,9 +103,7 @@ def command(
             help="Go on with the run in this checkpoint folder, which knows the rest.",
         ),
     ] = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    worker_memory: WorkerMemory = None,
+    options: SessionOptions,
     fail_unconverged: Annotated[
         bool,
         typer.Option(
@@ -83,10 +112,7 @@ def command(
             rich_help_panel=STOPPING,
         ),
     ] = False,
-    log: Log = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    **values: Any,  # noqa: ANN401 (an option for each parameter)
+    training: TrainingOptions,
 ) -> None:
     """Train a model on a store of any size, within a memory budget.
 
@@ -106,13 +132,11 @@ def command(
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
       bigsvm train digits.zarr model.safetensors --formulation crammer-singer --C 10
     """
-    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
-    cluster.worker_bytes()  # refuses what contradicts
-    checkpoint: Path | None = values.pop("checkpoint")
-    values = plain_values(values, zero_based)
+    checkpoint = training.checkpoint
     if resume is not None:
         if checkpoint is not None or (model is not None and not is_url(model)):
             raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
+        values = {**training.values, "zero_based": zero_based.value}
         changes = {name: value for name, value in values.items() if is_given(context, name)}
         run, checkpoint = Run.load(resume, own=True).updated(changes), resume
         check_source(run, store, model, resume, names_copy=is_given(context, "checkpoint_copy"))
@@ -120,47 +144,12 @@ def command(
         if store is None or model is None:
             raise typer.BadParameter("give STORE and MODEL, or --resume DIR")
         check_model_path(model)
-        run = Run(source=absolute(store), model=absolute(model)).updated(values)
+        run = training.run_on(store, zero_based, model=absolute(model))
     if checkpoint is not None:
         check_is_read_again(run.source)
     check_used(context, run, checkpoint)
-    told = partial(in_options, options=options_of(context.command))
-    names_model = resume is None
-    code = _train(
-        run, checkpoint, cluster, told, names_model=names_model,
-        fail_unconverged=fail_unconverged, log=log, json=json, quiet=quiet,
-    )  # fmt: skip
-    raise typer.Exit(code)
-
-
-def plain_values(values: dict[str, Any], zero_based: ZeroBased) -> dict[str, Any]:
-    """Return the values of the options of parameters as a `Run` has them."""
-    weights = parse_class_weight(list(values["class_weight"] or []))
-    cache_dir = values["cache_dir"]
-    return {
-        **values,
-        "class_weight": list(weights.items()) if isinstance(weights, dict) else weights,
-        "cache_dir": None if cache_dir is None else os.path.abspath(cache_dir),
-        "zero_based": zero_based.value,
-    }
-
-
-def with_options(
-    function: Callable[..., None], *, without: Sequence[str] = ()
-) -> inspect.Signature:
-    """Make the signature of a command that has an option for each parameter, by panel."""
-    signature = inspect.signature(function)
-    *others, _ = signature.parameters.values()
-    made = [
-        option(name)
-        for panel in PANELS
-        for name, field in FIELDS.items()
-        if declaration_of(field).panel == panel and name not in without
-    ]
-    return signature.replace(parameters=[*others, *made])
-
-
-command.__signature__ = with_options(command)  # type: ignore[attr-defined]
+    code, failed = _train(context, run, checkpoint, options, names_model=resume is None)
+    raise typer.Exit(UNCONVERGED_CODE if failed and fail_unconverged and not code else code)
 
 
 def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> None:
@@ -200,20 +189,21 @@ def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> Non
 
 
 def _train(
+    context: typer.Context,
     run: Run,
     checkpoint: Path | None,
-    cluster: ClusterOptions,
-    told: Callable[[str], str],
+    options: SessionOptions,
     *,
     names_model: bool,
-    fail_unconverged: bool,
-    log: Path | None,
-    json: bool,
-    quiet: bool,
-) -> int:
-    """Train, write the model, report the result; returns the exit code.
+) -> tuple[int, bool]:
+    """Train, write the model and report the result.
 
-    `told` rewrites the library's messages with the names of options; they may name the model.
+    Returns
+    -------
+    code : int
+        Exit code: 0, or that of a signal.
+    failed : bool
+        Whether the model should have converged, and has not.
     """
     from bigsvm.fit.train import train_model
     from bigsvm.report.describe import model_warnings
@@ -223,11 +213,10 @@ def _train(
     path = run.model if is_url(run.model) else Path(run.model)
     check_model_path(path)
     folders = {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder}
-    check_apart((run.source,), {"MODEL": path, "--log": log}, folders)
-    with opened_session(cluster, quiet=quiet, log=log) as session:
-        display, interruption = session.display, session.interruption
+    check_apart((run.source,), {"MODEL": path, "--log": options.log}, folders)
+    with opened_session(options) as session:
         if isinstance(path, Path) and path.exists() and not names_model:
-            display.line(f"{path} will be replaced when the run ends")
+            session.display.line(f"{path} will be replaced when the run ends")
 
         def listener(event: events.Event) -> None:
             # Only now the checkpoint is known to belong to this run.
@@ -248,16 +237,13 @@ def _train(
         trained.save(path)
         reason = StopReason(trained.certificate["stop_reason"])
         if reason.is_uncertified:
-            display.line(f"the model is not certified: {reason.sentence}")
+            session.display.line(f"the model is not certified: {reason.sentence}")
         resume = None if checkpoint is None else resume_command(checkpoint, run, reason)
-        for sentence in model_warnings(trained, resume=resume):
-            display.warn(told(sentence))
+        session.warn(model_warnings(trained, resume=resume), context.command)
         session.note("Ended", {"model": str(path), **trained.certificate})
-    _print(trained, path, n_rows, json=json)
+    _print(trained, path, n_rows, json=options.json)
     failed = not (reason.is_uncertified or trained.certificate["converged"])
-    if fail_unconverged and failed and not interruption.requested():
-        return UNCONVERGED_CODE
-    return interruption.exit_code
+    return session.interruption.exit_code, failed
 
 
 @contextmanager
