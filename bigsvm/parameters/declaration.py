@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from bigsvm.errors import ParameterError, brief
 
 PROBLEM, KERNEL, RESOURCES = "Problem", "Kernel", "Resources"
-STOPPING, MANY_CLASSES, STEPS = "Stopping", "Many classes", "Working set and pair steps"
+STOPPING, MANY_CLASSES, PAPERS = "Stopping", "Many classes", "As in the papers"
 BALL, CRAMMER_SINGER = "Ball (l2-svc, l2-one-class)", "Crammer-Singer"
-PANELS = (PROBLEM, KERNEL, MANY_CLASSES, STOPPING, RESOURCES, STEPS, BALL, CRAMMER_SINGER)
+PANELS = (PROBLEM, KERNEL, MANY_CLASSES, STOPPING, RESOURCES, BALL, CRAMMER_SINGER, PAPERS)
 """Headings of the help of ``bigsvm train``, in their order."""
 
 

@@ -11,10 +11,10 @@ from bigsvm.parameters.declaration import (
     BALL,
     CRAMMER_SINGER,
     KERNEL,
+    PAPERS,
     POSITIVE,
     RESOURCES,
     SIZE,
-    STEPS,
     STOPPING,
     Kind,
     Rule,
@@ -108,7 +108,7 @@ class BallParameters:
 
         The table in the notes of `L2SVC` says what each does with a sample.
         """,
-        panel=BALL,
+        panel=PAPERS,
         formulations=BALLS,
     )
     sampling: float | str = parameter(
@@ -142,7 +142,7 @@ class BallParameters:
 
         The first one ends it in the paper. More take longer and find more.
         """,
-        panel=BALL,
+        panel=PAPERS,
         formulations=BALLS,
         rule=AT_LEAST_1,
     )
@@ -154,7 +154,7 @@ class BallParameters:
         The random rows have one of each class at least. The pair is a random row and the row of a
         sample that is the farthest from it.
         """,
-        panel=BALL,
+        panel=PAPERS,
         formulations=BALLS,
     )
     ball_tol: float = parameter(
@@ -185,7 +185,7 @@ class CrammerSingerParameters:
 
         The iteration is that of section 5. Both end at the same model.
         """,
-        panel=CRAMMER_SINGER,
+        panel=PAPERS,
         formulations=("crammer-singer",),
     )
     order: OrderName = parameter(
@@ -200,7 +200,7 @@ class CrammerSingerParameters:
         other wait whose ψ is much larger, and chooses working sets.
         """,
         recorded=True,
-        panel=CRAMMER_SINGER,
+        panel=PAPERS,
         formulations=("crammer-singer",),
     )
     cooling: CoolingName | None = parameter(
@@ -213,7 +213,7 @@ class CrammerSingerParameters:
         tolerance of 1e-3 after 7 and 998 steps, and therefore no options.
         """,
         recorded=True,
-        panel=CRAMMER_SINGER,
+        panel=PAPERS,
         formulations=("crammer-singer",),
     )
     fit_intercept: bool = parameter(
@@ -234,7 +234,7 @@ class PairStepParameters:
     """How pair steps are taken; all formulations but Crammer and Singer's."""
 
     selection: SelectionName = parameter(
-        "auto", "How a pair of variables is chosen.", panel=STEPS, formulations=OTHERS
+        "auto", "How a pair of variables is chosen.", panel=PAPERS, formulations=OTHERS
     )
     rows_at_once: int | None = parameter(
         None,
@@ -247,7 +247,7 @@ class PairStepParameters:
         ``selection="hmg"`` a step computes one new row at most, unless both variables of the last
         pair are at a bound.
         """,
-        panel=STEPS,
+        panel=PAPERS,
         formulations=OTHERS,
     )
     shrinking: bool | None = parameter(
@@ -260,7 +260,7 @@ class PairStepParameters:
         out rows that need not move; the estimators warn of False there.
         """,
         recorded=True,
-        panel=STEPS,
+        panel=PAPERS,
         formulations=OTHERS,
     )
 
@@ -278,7 +278,7 @@ class Resources:
         steps over all rows at once: the papers' own algorithm. All rows have to fit in `memory`,
         and the kernel rows get the rest of it.
         """,
-        panel=STEPS,
+        panel=PAPERS,
     )
     memory: int | str = parameter(
         "1GB",
@@ -302,7 +302,7 @@ class Resources:
         as the numbers of rows, columns and threads say, or where earlier runs have kept some. They
         serve later runs on the same data with the same kernel.
         """,
-        panel=RESOURCES,
+        panel=PAPERS,
         metavar="SIZE",
         kind=SIZE,
     )

@@ -17,7 +17,7 @@ PANELS = {
     "split": ["Arguments", "Options"],
     "info": ["Arguments", "Options"],
     "plan": ["Arguments", "Cluster", "Problem", "Options"],
-    "train": ["Arguments", "Cluster", "Problem", "Options"],
+    "train": ["Arguments", "Cluster", "Problem", "As in the papers", "Options"],
     "cv": ["Arguments", "Folds", "Cluster", "Options"],
     "search": ["Arguments", "Search", "Folds", "Cluster", "Options"],
     "easy": ["Arguments", "Problem", "Search", "Options"],
