@@ -8,12 +8,10 @@ import signal
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.options import OptionGroup, local
+from bigsvm.cli.options import OptionGroup, given, local
 from bigsvm.errors import ClusterError, ParameterError
 from bigsvm.files import open_regular, parse_json
 
@@ -30,39 +28,6 @@ MOST_FILE_BYTES = 1 << 20
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 _PANEL = "Cluster"
 
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler",
-        metavar="ADDRESS|local:N",
-        help="Have the workers of a Dask cluster compute the passes over the rows; this is its "
-        "scheduler, such as tcp://10.0.0.5:8786. local:N starts N workers on this machine, to try "
-        "it out. The result is the same.",
-        rich_help_panel=_PANEL,
-    ),
-]
-SchedulerFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--scheduler-file",
-        callback=local,
-        metavar="FILE",
-        help="The same, of the scheduler that has written this file: `dask scheduler "
-        "--scheduler-file FILE`.",
-        rich_help_panel=_PANEL,
-    ),
-]
-WorkerMemory = Annotated[
-    str | None,
-    typer.Option(
-        "--worker-memory",
-        metavar="SIZE",
-        help="Memory that the run may take on each worker.",
-        show_default="half of its limit",
-        rich_help_panel=_PANEL,
-    ),
-]
-
 
 @dataclass(frozen=True)
 class ClusterOptions(OptionGroup):
@@ -74,9 +39,23 @@ class ClusterOptions(OptionGroup):
         The options contradict each other.
     """
 
-    scheduler: Scheduler = None
-    scheduler_file: SchedulerFile = None
-    worker_memory: WorkerMemory = None
+    scheduler: str | None = given(
+        None,
+        "Have the workers of a Dask cluster compute the passes over the rows; this is its "
+        "scheduler, such as tcp://10.0.0.5:8786. local:N starts N workers on this machine, to try "
+        "it out. The result is the same.",
+        metavar="ADDRESS|local:N", rich_help_panel=_PANEL,
+    )  # fmt: skip
+    scheduler_file: Path | None = given(
+        None,
+        "The same, of the scheduler that has written this file: `dask scheduler --scheduler-file "
+        "FILE`.",
+        callback=local, metavar="FILE", rich_help_panel=_PANEL,
+    )  # fmt: skip
+    worker_memory: str | None = given(
+        None, "Memory that the run may take on each worker.",
+        metavar="SIZE", show_default="half of its limit", rich_help_panel=_PANEL,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         self.worker_bytes()

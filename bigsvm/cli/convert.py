@@ -2,17 +2,26 @@
 
 import os
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bigsvm.cli.inputs import watched
-from bigsvm.cli.options import CacheDirOfUrl, Json, Memory, Quiet, ZeroBased, is_given
-from bigsvm.cli.outputs import check_apart, say
+from bigsvm.cli.options import (
+    CacheDirOfUrl,
+    Json,
+    Memory,
+    OptionGroup,
+    Quiet,
+    ZeroBased,
+    given,
+    is_given,
+)
+from bigsvm.cli.outputs import OverwriteStore, check_apart, say_store
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
-from bigsvm.report.text import as_columns, as_json
 
 if TYPE_CHECKING:
     from bigsvm.data.libsvm import TextCounts
@@ -33,8 +42,33 @@ class DType(StrEnum):
     FLOAT64 = "float64"
 
 
+@dataclass(frozen=True)
+class StoreOptions(OptionGroup):
+    """What a store is made of text like."""
+
+    shuffle: bool = given(
+        True,
+        "Put the rows in random order: training then starts from random samples that are cheap to "
+        "read.",
+        "--shuffle/--no-shuffle",
+    )
+    seed: int = given(0, "Of that order.")
+    zero_based: ZeroBased = given(
+        ZeroBased.AUTO, "Whether the first column has index 0; auto: if index 0 occurs anywhere."
+    )
+    layout: Layout = given(
+        Layout.AUTO, "How X is stored; auto: dense if a quarter of it is not zero."
+    )
+    dense: bool = given(False, "The same as --layout dense.")
+    sparse: bool = given(False, "The same as --layout sparse.")
+    features: int | None = given(None, "Number of columns.", min=1, show_default="as many as occur")
+    dtype: DType = given(DType.FLOAT32, "Type of the values.")
+    strict: bool = given(False, "Refuse comments, empty lines, qid and a missing last newline.")
+
+
 def command(
     context: typer.Context,
+    *,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -48,49 +82,8 @@ def command(
         typer.Argument(metavar="STORE", help="Folder to be made, or URL such as s3://bucket/name."),
     ],
     memory: Memory = "1GB",
-    shuffle: Annotated[
-        bool,
-        typer.Option(
-            "--shuffle/--no-shuffle",
-            help="Put the rows in random order: training then starts from random samples that are "
-            "cheap to read.",
-        ),
-    ] = True,
-    seed: Annotated[int, typer.Option("--seed", help="Of that order.")] = 0,
-    zero_based: Annotated[
-        ZeroBased,
-        typer.Option(
-            "--zero-based",
-            help="Whether the first column has index 0; auto: if index 0 occurs anywhere.",
-        ),
-    ] = ZeroBased.AUTO,
-    layout: Annotated[
-        Layout,
-        typer.Option(
-            "--layout", help="How X is stored; auto: dense if a quarter of it is not zero."
-        ),
-    ] = Layout.AUTO,
-    dense: Annotated[bool, typer.Option("--dense", help="The same as --layout dense.")] = False,
-    sparse: Annotated[bool, typer.Option("--sparse", help="The same as --layout sparse.")] = False,
-    features: Annotated[
-        int | None,
-        typer.Option(
-            "--features", min=1, show_default="as many as occur", help="Number of columns."
-        ),
-    ] = None,
-    dtype: Annotated[DType, typer.Option("--dtype", help="Type of the values.")] = DType.FLOAT32,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Refuse comments, empty lines, qid and a missing last newline."
-        ),
-    ] = False,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite", help="Replace a store once the new one is whole; not at a URL."
-        ),
-    ] = False,
+    wanted: StoreOptions,
+    overwrite: OverwriteStore = False,
     cache_dir: CacheDirOfUrl = None,
     threads: Annotated[
         int | None,
@@ -111,11 +104,11 @@ def command(
       zcat train.gz | bigsvm convert - train.zarr --features 780
       bigsvm convert train.libsvm s3://bucket/train.zarr
     """
-    if dense + sparse + (layout is not Layout.AUTO) > 1:
+    if wanted.dense + wanted.sparse + (wanted.layout is not Layout.AUTO) > 1:
         raise typer.BadParameter("give one of --dense, --sparse and --layout")
-    if is_given(context, "seed") and not shuffle:
+    if is_given(context, "seed") and not wanted.shuffle:
         raise typer.BadParameter("--seed is of the random order, which --no-shuffle does without")
-    wanted = Layout.DENSE if dense else Layout.SPARSE if sparse else layout
+    layout = Layout.DENSE if wanted.dense else Layout.SPARSE if wanted.sparse else wanted.layout
     started = time.monotonic()
     counts: list[TextCounts] = []
     with Interruption() as interruption, Display(quiet=quiet) as display:
@@ -129,34 +122,18 @@ def command(
                 sources,
                 store,
                 memory=memory,
-                shuffle=shuffle,
-                seed=seed,
-                zero_based=zero_based.value,
-                layout=wanted.value,
-                n_features=features,
-                dtype=dtype.value,
-                strict=strict,
+                shuffle=wanted.shuffle,
+                seed=wanted.seed,
+                zero_based=wanted.zero_based.value,
+                layout=layout.value,
+                n_features=wanted.features,
+                dtype=wanted.dtype.value,
+                strict=wanted.strict,
                 overwrite=overwrite,
                 cache_dir=cache_dir,
                 threads=threads,
                 on_progress=watched(display, interruption),
                 on_parsed=counts.append,
             )
-    from bigsvm.report.describe import store_lines, store_record
-    from bigsvm.report.text import peak_rss_bytes
-
-    seconds = time.monotonic() - started
-    skipped = {
-        "empty_lines": counts[0].empty_lines,
-        "comments": counts[0].comments,
-        "qids": counts[0].qids,
-    }
-    if json:
-        record = {**store_record(made), "skipped": skipped}
-        say(as_json({**record, "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}))
-        return
-    lines = store_lines(made)
-    if any(skipped.values()):
-        named = (f"{what.replace('_', ' ')}: {n}" for what, n in skipped.items() if n)
-        lines.append(("skipped", ", ".join(named)))
-    say(as_columns([*lines, ("converted in", f"{seconds:.1f} s")]))
+    skipped = {name: getattr(counts[0], name) for name in ("empty_lines", "comments", "qids")}
+    say_store(made, "converted", time.monotonic() - started, json=json, skipped=skipped)

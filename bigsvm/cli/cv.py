@@ -7,12 +7,12 @@ import typer
 
 from bigsvm.budget import show_bytes
 from bigsvm.cli.options import Rows, ZeroBased, ZeroBasedText
-from bigsvm.cli.outputs import check_apart, say
+from bigsvm.cli.outputs import check_apart, say_result
 from bigsvm.cli.runs import check_is_read_again
 from bigsvm.cli.selecting import FoldOptions, FoldTrainingOptions, opened_fits
 from bigsvm.cli.session import SessionOptions
 from bigsvm.cli.train import check_used
-from bigsvm.report.text import as_columns, as_json, number
+from bigsvm.report.text import number
 
 if TYPE_CHECKING:
     from bigsvm.selection.record import FoldFit
@@ -80,26 +80,22 @@ def _print(results: "list[FoldFit]", n_rows: int, seconds: float, *, json: bool)
     from bigsvm.selection.cross_validation import table_of
     from bigsvm.selection.record import advice_of
 
-    peak, table = peak_rss_bytes(), table_of(results)
-    if json:
-        record = {
-            name: getattr(value, "tolist", lambda v=value: v)() for name, value in table.items()
-        }
-        say(as_json({**record, "n_rows": n_rows, "seconds": seconds, "peak_rss_bytes": peak}))
-        return
-    names = list(results[0].scores)
-    means = [
-        (
-            name,
-            f"{number(table[f'mean_test_{name}'])} ± {number(table[f'std_test_{name}'], 3)}",
-        )
-        for name in names
-    ]
+    table = table_of(results)
+    record = {
+        **{name: getattr(value, "tolist", lambda v=value: v)() for name, value in table.items()},
+        "n_rows": n_rows,
+        "seconds": seconds,
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
+    means = {
+        name: f"{number(table[f'mean_test_{name}'])} ± {number(table[f'std_test_{name}'], 3)}"
+        for name in results[0].scores
+    }
     lines = [
-        *means,
+        *means.items(),
         *((f"fold {fold}", fold_text(result)) for fold, result in enumerate(results, 1)),
         ("took", f"{seconds:.1f} s"),
-        ("peak memory", show_bytes(peak)),
+        ("peak memory", show_bytes(record["peak_rss_bytes"])),
         ("advice", advice_of(results)),
     ]
-    say(as_columns(lines))
+    say_result(record, lines, json=json)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bigsvm import folders
-from bigsvm.cli.options import ZeroBased, is_given
+from bigsvm.budget import parse_bytes
+from bigsvm.cli.options import CacheDir, Memory, OptionGroup, ZeroBased, ZeroBasedText, is_given
 from bigsvm.errors import (
     BigsvmError,
     DataError,
@@ -33,6 +35,15 @@ if TYPE_CHECKING:
 _PREFIX = "bigsvm-text-"
 _SMALLEST_CONVERSION = 32 << 20
 """The least that `convert` accepts. A budget below it is for training alone."""
+
+
+@dataclass(frozen=True)
+class TextOptions(OptionGroup):
+    """How rows are read: LIBSVM text becomes a temporary store."""
+
+    memory: Memory = "1GB"
+    cache_dir: CacheDir = None
+    zero_based: ZeroBasedText = ZeroBased.AUTO
 
 
 def is_standard_input(source: str) -> bool:
@@ -116,13 +127,6 @@ def check_order(source: str, model: str | Path, usage: str) -> None:
         raise DataError(f"{source} is a model, and {model} is none; write `{usage}`")
 
 
-def numbered_like(zero_based: ZeroBased, first_index: int | None) -> ZeroBased:
-    """Replace auto by the numbering of other text, which this one may not show."""
-    if zero_based is not ZeroBased.AUTO or first_index is None:
-        return zero_based
-    return ZeroBased.YES if first_index == 0 else ZeroBased.NO
-
-
 def for_columns_of(model: KernelExpansion, store: Store) -> tuple[KernelExpansion, int]:
     """Widen a model for rows of LIBSVM text that have more columns than its training data.
 
@@ -175,12 +179,11 @@ def check_text_options(context: typer.Context, source: str, *more: str) -> None:
 @contextmanager
 def opened(
     source: str,
-    *,
-    memory: int,
-    cache_dir: Path | None,
-    zero_based: ZeroBased,
+    options: TextOptions,
     display: Display,
     interruption: Interruption,
+    *,
+    first_index: int | None = None,
     n_features: int | None = None,
     min_features: int | None = None,
     dtype: Literal["float32", "float64"] = "float32",
@@ -190,13 +193,12 @@ def opened(
     Parameters
     ----------
     source : str
-    memory : int
-        Bytes; a conversion takes 32 MiB where this is less.
-    cache_dir : Path or None
-        Where to put the temporary store; None is the system's temporary folder.
-    zero_based : ZeroBased
+    options : TextOptions
+        A conversion takes 32 MiB where the memory is less.
     display : Display
     interruption : Interruption
+    first_index : int or None
+        Index of the first column in other text, where the options say nothing.
     n_features : int or None
         Columns that the text must not exceed.
     min_features : int or None
@@ -207,6 +209,9 @@ def opened(
     from bigsvm.data.store import open_store
     from bigsvm.data.workspace import put_back
 
+    memory, zero_based = parse_bytes(options.memory), options.zero_based
+    if zero_based is ZeroBased.AUTO and first_index is not None:
+        zero_based = ZeroBased.YES if first_index == 0 else ZeroBased.NO
     is_local = not is_standard_input(source) and "://" not in source
     if is_local:
         put_back(Path(source))
@@ -218,7 +223,7 @@ def opened(
     # Reading text and writing stores take 0.4 MB, which opening a store does without.
     from bigsvm.data.from_text import convert
 
-    with temporary_folder(cache_dir) as folder:
+    with temporary_folder(options.cache_dir) as folder:
         display.line(
             f"{source} is LIBSVM text: converting it to a temporary store in {folder.parent}"
         )

@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import parse_bytes
-from bigsvm.cli.inputs import check_order, check_text_options, load_model, numbered_like, opened
-from bigsvm.cli.options import (
-    CacheDir,
-    Json,
-    Memory,
-    Quiet,
-    Threads,
-    ZeroBased,
-    ZeroBasedText,
-    local,
-    local_or_url,
-)
+from bigsvm.cli.inputs import TextOptions, check_order, check_text_options, load_model, opened
+from bigsvm.cli.options import Json, Quiet, Threads, local, local_or_url
 from bigsvm.cli.outputs import Overwrite, check_apart, check_image_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
@@ -33,6 +22,7 @@ if TYPE_CHECKING:
 
 def command(
     context: typer.Context,
+    *,
     model: Annotated[
         str,
         typer.Argument(
@@ -66,10 +56,8 @@ def command(
         ),
     ] = None,
     overwrite: Overwrite = False,
-    memory: Memory = "1GB",
-    cache_dir: CacheDir = None,
+    text: TextOptions,
     threads: Threads = None,
-    zero_based: ZeroBasedText = ZeroBased.AUTO,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -93,11 +81,8 @@ def command(
     check_text_options(context, store, "memory", "cache_dir")
     if side is not None and json and image is None:
         raise typer.BadParameter("--side is for drawing; --json without --image draws nothing")
-    if image is not None:
-        check_apart((store, model), {"--image": image})
-        check_image_path(image, "--image", overwrite=overwrite)
-    elif overwrite:
-        raise typer.BadParameter("--overwrite needs --image")
+    check_apart((store, model), {"--image": image})
+    check_image_path(image, "--image", overwrite=overwrite)
     with Interruption() as interruption, Display(quiet=quiet) as display:
         trained = load_model(model)
         if trained.bounds is None:
@@ -108,11 +93,10 @@ def command(
         with (
             opened(
                 store,
-                memory=parse_bytes(memory),
-                cache_dir=cache_dir,
-                zero_based=numbered_like(zero_based, trained.first_index),
-                display=display,
-                interruption=interruption,
+                text,
+                display,
+                interruption,
+                first_index=trained.first_index,
                 min_features=trained.n_features,
             ) as rows,
             interruption.raising(),

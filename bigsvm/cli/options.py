@@ -1,5 +1,6 @@
 """Options that several commands share or parameters make, and the readers of their values."""
 
+import dataclasses
 import inspect
 import math
 import re
@@ -34,11 +35,29 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(s|m|min|h|d)?")
 
 
-class OptionGroup:
-    """Options that several commands have; such a command takes an object of the group.
+def given(default: Any, text: str, *names: str, **others: Any) -> Any:  # noqa: ANN401 (of any type)
+    """Declare an option: a field of an `OptionGroup`.
 
-    A subclass is a dataclass, each field of which is annotated as an option. `with_flat_options`
-    makes what Typer reads.
+    Parameters
+    ----------
+    default
+    text : str
+        Help.
+    names : str
+        Its names; by default the field's, of a bool without a second one for False.
+    others
+        As `typer.Option` takes them.
+    """
+    metadata = {"names": names, "settings": {"help": text, **others}}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class OptionGroup:
+    """Options that belong together; a command takes an object of the group.
+
+    A subclass is a dataclass, and each field is an option: its type has one, or it is declared by
+    `given`. `with_flat_options` makes what Typer reads.
 
     Attributes
     ----------
@@ -51,13 +70,18 @@ class OptionGroup:
     @classmethod
     def options(cls) -> list[inspect.Parameter]:
         """Return the options as arguments, by the names that the class is called with."""
-        types = get_type_hints(cls, include_extras=True)
-        fields = inspect.signature(cls).parameters
-        return [
-            field.replace(annotation=types[name])
-            for name, field in fields.items()
-            if name not in cls.without
-        ]
+        types, made = get_type_hints(cls, include_extras=True), []
+        for field in dataclasses.fields(cls):
+            kind, declared = types[field.name], field.metadata
+            if declared:
+                names = declared["names"] or (f"--{field.name.replace('_', '-')}",)
+                kind = Annotated[kind, typer.Option(*names, **declared["settings"])]
+            if field.name not in cls.without:
+                keyword = inspect.Parameter.KEYWORD_ONLY
+                made.append(
+                    inspect.Parameter(field.name, keyword, default=field.default, annotation=kind)
+                )
+        return made
 
 
 def with_flat_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.request import url2pathname
 
 import typer
@@ -14,6 +14,10 @@ import typer
 from bigsvm.cli.streams import discard_output
 from bigsvm.errors import BigsvmError, DataError, ModelError, ParameterError
 from bigsvm.files import LIBSVM_MODEL, descriptor_of, is_stream, is_url, lies_in
+from bigsvm.report.text import as_columns, as_json
+
+if TYPE_CHECKING:
+    from bigsvm.data.store import Store
 
 STANDARD_OUTPUT = Path("/dev/stdout")
 _FILE_URL = "file://"
@@ -37,6 +41,10 @@ _WRITTEN = {"MODEL": "the model", "--log": "the log", "--picture": "the picture"
 """What outputs are called in messages."""
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
+OverwriteStore = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace a store once the new one is whole; not at a URL."),
+]
 
 
 def say(text: str, *, on_error: bool = False) -> None:
@@ -52,6 +60,33 @@ def say(text: str, *, on_error: bool = False) -> None:
         return
     with _standard_output():
         typer.echo(text)
+
+
+def say_result(
+    record: Mapping[str, object],
+    lines: Iterable[tuple[str, object]],
+    *,
+    json: bool,
+    on_error: bool = False,
+) -> None:
+    """Write a result: one JSON object for a program, or names and values for a person."""
+    say(as_json(record) if json else as_columns(lines), on_error=on_error)
+
+
+def say_store(
+    store: "Store", done: str, seconds: float, *, json: bool, skipped: dict[str, int] | None = None
+) -> None:
+    """Write what a new store is, how long it took, and what of the input was skipped."""
+    from bigsvm.report.describe import store_lines, store_record
+    from bigsvm.report.text import peak_rss_bytes
+
+    if json:
+        record = store_record(store) | ({} if skipped is None else {"skipped": skipped})
+        say(as_json({**record, "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}))
+        return
+    named = [f"{what.replace('_', ' ')}: {n}" for what, n in (skipped or {}).items() if n]
+    lines = [*store_lines(store), ("skipped", ", ".join(named) or None)]
+    say(as_columns([*lines, (f"{done} in", f"{seconds:.1f} s")]))
 
 
 def say_lines(lines: Iterable[str]) -> None:
@@ -233,13 +268,17 @@ def _is_standard_output(path: Path) -> bool:
         return False
 
 
-def check_image_path(path: Path, name: str, *, overwrite: bool) -> None:
-    """Refuse a path that no image can be written to.
+def check_image_path(path: Path | None, name: str, *, overwrite: bool) -> None:
+    """Refuse a path that no image can be written to, and --overwrite without one.
 
     Raises
     ------
-    DataError, ParameterError
+    BadParameter, DataError, ParameterError
     """
+    if path is None:
+        if overwrite:
+            raise typer.BadParameter(f"--overwrite needs {name}")
+        return
     _check_place(path, "image", DataError)
     _check_new(path, name, overwrite=overwrite)
 

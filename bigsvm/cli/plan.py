@@ -6,14 +6,15 @@ import typer
 
 from bigsvm.budget import show_bytes
 from bigsvm.cli.options import Rows, ZeroBased, ZeroBasedText
-from bigsvm.cli.outputs import check_apart, say
+from bigsvm.cli.outputs import check_apart, say_result
 from bigsvm.cli.session import SessionOptions, opened_session
 from bigsvm.cli.train import TrainingOptions, check_used
 from bigsvm.report.progress import duration
-from bigsvm.report.text import as_columns, as_json, count
+from bigsvm.report.text import count
 
 if TYPE_CHECKING:
     from bigsvm.fit.forecast import Forecast, Range
+    from bigsvm.report.describe import Lines
 
 
 def command(
@@ -52,10 +53,10 @@ def command(
             session.hooks(session.listen_to_many),
         )
         session.note("Forecast", planned.as_dict())
-    say(as_json(planned.as_dict()) if options.json else _shown(planned))
+    say_result(planned.as_dict(), _lines(planned), json=options.json)
 
 
-def _shown(planned: "Forecast") -> str:
+def _lines(planned: "Forecast") -> "Lines":
     sample = planned.samples[-1]
 
     def counted(values: "Range") -> str:
@@ -63,7 +64,7 @@ def _shown(planned: "Forecast") -> str:
         return f"about {expected} ({low} to {high})"
 
     low, expected, high = map(duration, planned.seconds)
-    return as_columns([
+    return [
         ("rows", count(planned.n_rows)),
         ("support vectors", counted(planned.n_support)),
         ("sweeps", counted(planned.n_sweeps)),
@@ -75,4 +76,4 @@ def _shown(planned: "Forecast") -> str:
             f"{len(planned.samples)}, the largest of {count(sample.n_rows)} rows in "
             f"{duration(sample.seconds)}",
         ),
-    ])  # fmt: skip
+    ]

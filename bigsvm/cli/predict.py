@@ -3,6 +3,8 @@
 import tempfile
 import time
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,31 +12,30 @@ import typer
 
 from bigsvm.budget import BLOCK_SHARE, parse_bytes, show_bytes
 from bigsvm.cli.inputs import (
+    TextOptions,
     check_order,
     check_text_options,
     for_columns_of,
     load_model,
-    numbered_like,
+    opened,
 )
 from bigsvm.cli.options import (
-    CacheDir,
-    Memory,
+    OptionGroup,
     Rows,
     Threads,
-    ZeroBased,
-    ZeroBasedText,
+    given,
     is_given,
     local,
     local_or_url,
 )
-from bigsvm.cli.outputs import Overwrite, predictions_path, say
+from bigsvm.cli.outputs import Overwrite, predictions_path, say, say_result
 from bigsvm.cli.session import SessionOptions, opened_session
 from bigsvm.errors import MemoryBudgetError, ModelError
 from bigsvm.files import descriptor_of, is_stream
 from bigsvm.parameters.formulations import traits_of
 from bigsvm.processors import default_threads
 from bigsvm.report.progress import RowsProgress
-from bigsvm.report.text import as_columns, as_json, count
+from bigsvm.report.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,11 +44,40 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bigsvm.data.store import Store
+    from bigsvm.executors.workforce import Workforce
     from bigsvm.models import KernelExpansion
 
 ROW_BYTES = 48
 """Bytes per row: class, decision value, label, the class it stands for, input row number; and
 decision values in order."""
+
+
+@dataclass(frozen=True)
+class WrittenOptions(OptionGroup):
+    """What is written of each row, and where to."""
+
+    output: str | None = given(
+        None,
+        "Write one prediction a line, in the order of the original input, to a file or URL; - is "
+        "standard output, and the report then goes to standard error.",
+        "--output", "-o", callback=local_or_url, metavar="FILE",
+    )  # fmt: skip
+    decision_function: bool = given(
+        False,
+        "Write decision values, positive for the second class, instead of labels; of many classes "
+        "those of all functions, in a line.",
+    )
+    probability: bool = given(
+        False,
+        "Write the label and the probabilities of the classes, as LIBSVM does; of a model trained "
+        "with --calibration.",
+    )
+    range_file: Path | None = given(
+        None,
+        "For a model file of LIBSVM: file of `svm-scale -s` to scale rows with.",
+        "--range", callback=local, metavar="FILE",
+    )  # fmt: skip
 
 
 class PredictionOptions(SessionOptions):
@@ -68,47 +98,10 @@ def command(
             help="A model of `bigsvm train`, or its URL, or a model of LIBSVM's.",
         ),
     ],
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            callback=local_or_url,
-            metavar="FILE",
-            help="Write one prediction a line, in the order of the original input, to a file or "
-            "URL; - is standard output, and the report then goes to standard error.",
-        ),
-    ] = None,
-    decision_function: Annotated[
-        bool,
-        typer.Option(
-            "--decision-function",
-            help="Write decision values, positive for the second class, instead of labels; of many "
-            "classes those of all functions, in a line.",
-        ),
-    ] = False,
-    probability: Annotated[
-        bool,
-        typer.Option(
-            "--probability",
-            help="Write the label and the probabilities of the classes, as LIBSVM does; of a model "
-            "trained with --calibration.",
-        ),
-    ] = False,
-    range_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--range",
-            callback=local,
-            metavar="FILE",
-            help="For a model file of LIBSVM: file of `svm-scale -s` to scale rows with.",
-        ),
-    ] = None,
+    written: WrittenOptions,
     overwrite: Overwrite = False,
-    memory: Memory = "1GB",
-    cache_dir: CacheDir = None,
+    text: TextOptions,
     threads: Threads = None,
-    zero_based: ZeroBasedText = ZeroBased.AUTO,
     options: PredictionOptions,
 ) -> None:
     """Predict, and compare with the labels of the rows where there are any.
@@ -140,98 +133,52 @@ def command(
       bigsvm predict test.zarr model.safetensors --scheduler tcp://10.0.0.5:8786
       bigsvm predict s3://bucket/test.zarr s3://bucket/model.safetensors -o s3://bucket/predicted
     """
-    if probability and (decision_function or output is None):
+    output, probability = written.output, written.probability
+    if probability and (written.decision_function or output is None):
         raise typer.BadParameter("--probability needs --output, and no --decision-function")
     started = time.monotonic()
     check_order(store, model, "bigsvm predict STORE MODEL")
     check_text_options(context, store, "cache_dir")
-    budget = parse_bytes(memory)
-    if decision_function and output is None:
+    budget = parse_bytes(text.memory)
+    if written.decision_function and output is None:
         raise typer.BadParameter("--decision-function needs --output")
     path = None
     if output is not None:
-        beside = f"{model}.range" if range_file is None else range_file
+        beside = f"{model}.range" if written.range_file is None else written.range_file
         path = predictions_path(output, (store, model, beside), overwrite=overwrite)
     elif overwrite:
         raise typer.BadParameter("--overwrite needs --output")
     with opened_session(options) as session:
-        interruption, display = session.interruption, session.display
-        trained = load_model(model, range_file)
-        if probability and trained.calibration is None:
-            raise ModelError(
-                f"{model} has no calibration, and so no probabilities; train it with --calibration"
-            )
-        if probability and not trained.n_probabilities:
-            raise ModelError(
-                f"{model} is a regression, which has no classes and no probabilities of them; "
-                "`bigsvm info` shows the scale of its noise"
-            )
+        trained = load_model(model, written.range_file)
+        if probability:
+            _check_has_probabilities(trained, model)
         with (
-            session.rows(
+            opened(
                 store,
-                budget,
-                cache_dir,
-                numbered_like(zero_based, trained.first_index),
+                text,
+                session.display,
+                session.interruption,
+                first_index=trained.first_index,
                 min_features=trained.n_features,
                 dtype="float64" if trained.support_vectors.dtype == "float64" else "float32",
             ) as rows,
             _file_of(path) as target,
             session.workers() as workers,
-            interruption.raising(),
+            session.interruption.raising(),
         ):
             trained, n_more = for_columns_of(trained, rows)
             if is_given(context, "memory"):
                 _check_fits(trained, rows.rows.n_rows, budget)
-            from bigsvm.models.prediction import PREDICTION_BLOCKS
-            from bigsvm.report import quality
-
-            names = [-1.0, 1.0] if trained.kind == "one-class" else trained.classes
-            labels = rows.labels()
-            true = None if names is None else quality.codes_of(labels, names)
-            score = None
-            if true is not None and trained.calibration is not None and trained.n_probabilities:
-                score = quality.ProbabilityScore()
-            kept = _kept(trained, decision_function=decision_function, probability=probability)
-            with room_for(trained, rows.rows.n_rows, target, kept) as room:
-
-                def keep(part: slice, values: "NDArray[np.float64]") -> None:
-                    of_classes = values
-                    if score is not None or kept == "probabilities":
-                        of_classes = trained.probabilities_of(values)
-                    if score is not None and true is not None:
-                        score.add(of_classes, true[part])
-                    if room is not None:
-                        room[part] = of_classes if kept == "probabilities" else values
-
-                codes = trained.decide(
-                    rows.rows,
-                    keep=keep,
-                    threads=threads or default_threads(),
-                    block_bytes=min(PREDICTION_BLOCKS, max(1, int(budget * BLOCK_SHARE))),
-                    on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
-                    client=workers,
-                )
-                if target is not None:
-                    from bigsvm.report.predictions import write_labels, write_values
-
-                    original = rows.original_rows()
-                    if decision_function or names is None:
-                        write_values(target, room, original)
-                    else:
-                        made = kept_probabilities(trained, room) if probability else None
-                        write_labels(target, codes, original, classes=names, probabilities=made)
-                measures = _measures(trained, names, codes, true, labels, room)
-                if score is not None:
-                    measures |= score.record()
-            costs: dict[str, int] = {}
-            if workers is not None:
-                from bigsvm.fit.trainer import costs_of
-
-                costs = costs_of(workers)
+            decide = deciding(
+                trained, rows, budget, threads=threads, client=workers,
+                on_progress=RowsProgress(session.display, "predicting", rows.rows.n_rows),
+            )  # fmt: skip
+            measures = _predict(trained, rows, decide, target, written)
+            n_rows, costs = rows.rows.n_rows, _costs(workers)
     _print(
         {
             **measures,
-            "n_rows": len(codes),
+            "n_rows": n_rows,
             "seconds": time.monotonic() - started,
             "converged": trained.certificate.get("converged"),
             "output": None if path is None else str(path),
@@ -241,6 +188,94 @@ def command(
         json=options.json,
         on_error=isinstance(path, Path) and descriptor_of(path) == 1,
     )
+
+
+def _check_has_probabilities(model: "KernelExpansion", path: str) -> None:
+    """Refuse a model without probabilities of classes.
+
+    Raises
+    ------
+    ModelError
+    """
+    if model.calibration is None:
+        raise ModelError(
+            f"{path} has no calibration, and so no probabilities; train it with --calibration"
+        )
+    if not model.n_probabilities:
+        raise ModelError(
+            f"{path} is a regression, which has no classes and no probabilities of them; "
+            "`bigsvm info` shows the scale of its noise"
+        )
+
+
+def deciding(
+    model: "KernelExpansion",
+    store: "Store",
+    budget: int,
+    *,
+    threads: int | None = None,
+    **others: Any,  # noqa: ANN401 (as `decide` takes them)
+) -> "Callable[..., NDArray[np.int64]]":
+    """Return `model.decide` of the rows of a store, in blocks of a share of a budget in bytes."""
+    from bigsvm.models.prediction import PREDICTION_BLOCKS
+
+    block_bytes = min(PREDICTION_BLOCKS, max(1, int(budget * BLOCK_SHARE)))
+    threads = threads or default_threads()
+    return partial(model.decide, store.rows, threads=threads, block_bytes=block_bytes, **others)
+
+
+def _predict(
+    model: "KernelExpansion",
+    store: "Store",
+    decide: "Callable[..., NDArray[np.int64]]",
+    target: Path | None,
+    written: WrittenOptions,
+) -> dict[str, Any]:
+    """Predict all rows, write what is wanted to the target, and compare with what is known.
+
+    `decide` is what `deciding` returns.
+    """
+    from bigsvm.report import quality
+
+    names = [-1.0, 1.0] if model.kind == "one-class" else model.classes
+    labels = store.labels()
+    true = None if names is None else quality.codes_of(labels, names)
+    score = None
+    if true is not None and model.calibration is not None and model.n_probabilities:
+        score = quality.ProbabilityScore()
+    kept = _kept(model, written)
+    with room_for(model, store.rows.n_rows, target, kept) as room:
+
+        def keep(part: slice, values: "NDArray[np.float64]") -> None:
+            of_classes = values
+            if score is not None or kept == "probabilities":
+                of_classes = model.probabilities_of(values)
+            if score is not None and true is not None:
+                score.add(of_classes, true[part])
+            if room is not None:
+                room[part] = of_classes if kept == "probabilities" else values
+
+        codes = decide(keep=keep)
+        if target is not None:
+            from bigsvm.report.predictions import write_labels, write_values
+
+            original = store.original_rows()
+            if written.decision_function or names is None:
+                write_values(target, room, original)
+            else:
+                made = kept_probabilities(model, room) if written.probability else None
+                write_labels(target, codes, original, classes=names, probabilities=made)
+        measures = _measures(model, names, codes, true, labels, room)
+    return measures if score is None else measures | score.record()
+
+
+def _costs(workers: "Workforce | None") -> dict[str, int]:
+    """Return what the workers of a cluster have cost; nothing without one."""
+    if workers is None:
+        return {}
+    from bigsvm.fit.trainer import costs_of
+
+    return costs_of(workers)
 
 
 def _file_of(path: str | Path | None) -> "AbstractContextManager[Path | None]":
@@ -276,11 +311,11 @@ def _check_fits(model: "KernelExpansion", n_rows: int, budget: int) -> None:
         )
 
 
-def _kept(model: "KernelExpansion", *, decision_function: bool, probability: bool) -> str | None:
+def _kept(model: "KernelExpansion", written: WrittenOptions) -> str | None:
     """Say what is kept of each row: of one function its value, of several what is written."""
-    if model.rule is None or decision_function:
+    if model.rule is None or written.decision_function:
         return "values"
-    return "probabilities" if probability else None
+    return "probabilities" if written.probability else None
 
 
 @contextmanager
@@ -354,9 +389,7 @@ def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
     from bigsvm.report.quality import confusion_text, quality_lines
     from bigsvm.report.text import peak_rss_bytes
 
-    if json:
-        say(as_json({**record, "peak_rss_bytes": peak_rss_bytes()}), on_error=on_error)
-        return
+    record["peak_rss_bytes"] = peak_rss_bytes()
     lines = [
         *quality_lines(record),
         ("rows", count(record["n_rows"])),
@@ -366,7 +399,7 @@ def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
         ("cluster", cluster_line(record)),
         ("note", "the model had not converged" if record["converged"] is False else None),
     ]
-    say(as_columns(lines), on_error=on_error)
+    say_result(record, lines, json=json, on_error=on_error)
     confusion = confusion_text(record)
-    if confusion is not None:
+    if confusion is not None and not json:
         say(f"\n{confusion}", on_error=on_error)

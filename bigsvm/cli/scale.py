@@ -7,31 +7,20 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import (
+    TextOptions,
     check_text_options,
     is_far_store,
     load_model,
-    numbered_like,
     opened,
     watched,
 )
-from bigsvm.cli.options import (
-    CacheDir,
-    Json,
-    Memory,
-    Quiet,
-    Rows,
-    ZeroBased,
-    ZeroBasedText,
-    local_or_url,
-)
-from bigsvm.cli.outputs import check_apart, say
+from bigsvm.cli.options import Json, Quiet, Rows, local_or_url
+from bigsvm.cli.outputs import OverwriteStore, check_apart, say_store
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
 from bigsvm.files import is_url
 from bigsvm.report.progress import Display
-from bigsvm.report.text import as_columns, as_json
 
 if TYPE_CHECKING:
     from bigsvm.data.scaler import Scaler
@@ -49,6 +38,7 @@ class Method(StrEnum):
 
 def command(
     context: typer.Context,
+    *,
     store: Rows,
     output: Annotated[
         str,
@@ -79,15 +69,8 @@ def command(
             "a URL, or by those that `svm-scale -s` wrote into this file.",
         ),
     ] = None,
-    memory: Memory = "1GB",
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite", help="Replace a store once the new one is whole; not at a URL."
-        ),
-    ] = False,
-    cache_dir: CacheDir = None,
-    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    overwrite: OverwriteStore = False,
+    text: TextOptions,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -106,22 +89,20 @@ def command(
     """
     started = time.monotonic()
     check_text_options(context, store, *(() if is_url(output) else ("cache_dir",)))
-    check_apart((store, like), {"OUT": output}, {"--cache-dir": cache_dir})
+    check_apart((store, like), {"OUT": output}, {"--cache-dir": text.cache_dir})
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.scaling import scale_store
 
         ranges = None if like is None else _range_in(like)
         other = None if like is None or ranges is not None else _scaled(like)
-        first_index = None if other is None else other.first_index
         scaler = None if other is None else other.scaler
         with (
             opened(
                 store,
-                memory=parse_bytes(memory),
-                cache_dir=cache_dir,
-                zero_based=numbered_like(zero_based, first_index),
-                display=display,
-                interruption=interruption,
+                text,
+                display,
+                interruption,
+                first_index=None if other is None else other.first_index,
                 n_features=None if scaler is None else scaler.n_columns,
                 min_features=None if ranges is None else ranges.n_columns(1),
             ) as source_store,
@@ -137,20 +118,12 @@ def command(
                 lower=lower,
                 upper=upper,
                 like=other,
-                memory=memory,
+                memory=text.memory,
                 overwrite=overwrite,
-                cache_dir=cache_dir if is_url(output) else None,
+                cache_dir=text.cache_dir if is_url(output) else None,
                 on_progress=watched(display, interruption),
             )
-    from bigsvm.report.describe import store_lines, store_record
-    from bigsvm.report.text import peak_rss_bytes
-
-    seconds = time.monotonic() - started
-    if json:
-        record = {**store_record(made), "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}
-        say(as_json(record))
-        return
-    say(as_columns([*store_lines(made), ("scaled in", f"{seconds:.1f} s")]))
+    say_store(made, "scaled", time.monotonic() - started, json=json)
 
 
 class _OfRange(NamedTuple):

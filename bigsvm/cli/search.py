@@ -3,6 +3,7 @@
 import math
 import shlex
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -10,15 +11,17 @@ import typer
 
 from bigsvm.budget import show_bytes
 from bigsvm.cli.options import (
+    OptionGroup,
     Rows,
     ZeroBased,
     ZeroBasedText,
+    given,
     is_given,
     local,
     local_or_url,
     parse_gamma,
 )
-from bigsvm.cli.outputs import check_apart, check_image_path, check_model_path, say
+from bigsvm.cli.outputs import check_apart, check_image_path, check_model_path, say_result
 from bigsvm.cli.runs import Run, check_is_read_again
 from bigsvm.cli.selecting import FoldOptions, FoldTrainingOptions, opened_fits
 from bigsvm.cli.session import SessionOptions
@@ -26,7 +29,7 @@ from bigsvm.cli.train import check_used
 from bigsvm.errors import ParameterError
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import declaration_of, option_of, types_of
-from bigsvm.report.text import as_columns, as_json, number, plural
+from bigsvm.report.text import number, plural
 
 if TYPE_CHECKING:
     from bigsvm.cli.selecting import Opened
@@ -44,6 +47,41 @@ MOST_SHOWN = 10
 """Points in the report, the best first."""
 
 
+@dataclass(frozen=True)
+class SearchOptions(OptionGroup):
+    """What is searched, and how."""
+
+    log2_C: str | None = given(
+        None, "Exponents of the values of C: -1,7,2 stands for 0.5, 2, 8, 32, 128.",
+        metavar="BEGIN,END,STEP", show_default="-1,7,2, unless --C is given",
+        rich_help_panel=PANEL,
+    )  # fmt: skip
+    log2_gamma: str | None = given(
+        None, "The same of gamma.",
+        metavar="BEGIN,END,STEP", show_default="-9,-1,2, unless --gamma is given",
+        rich_help_panel=PANEL,
+    )  # fmt: skip
+    grid: list[str] | None = given(
+        None,
+        "Values of another parameter, such as nu=0.1,0.2 or kernel=rbf,laplacian; may be given "
+        "once for each.",
+        metavar="NAME=VALUE,VALUE,...", rich_help_panel=PANEL,
+    )  # fmt: skip
+    halving: int | None = given(
+        None,
+        "Fit all points on a small sample of the rows first; the best go on to samples that are "
+        "larger by this factor, at last to all rows.",
+        min=2, metavar="FACTOR", rich_help_panel=PANEL,
+    )  # fmt: skip
+    picture: Path | None = given(
+        None,
+        "Draw the scores over C and gamma as contours, as LIBSVM's grid.py does (.png, .svg or "
+        ".pdf); needs matplotlib.",
+        callback=local, metavar="FILE", rich_help_panel=PANEL,
+    )  # fmt: skip
+    overwrite: bool = given(False, "Replace a picture that is there.", rich_help_panel=PANEL)
+
+
 def command(
     context: typer.Context,
     *,
@@ -57,62 +95,7 @@ def command(
             "parameters.",
         ),
     ] = None,
-    log2_C: Annotated[
-        str | None,
-        typer.Option(
-            "--log2-C",
-            metavar="BEGIN,END,STEP",
-            help="Exponents of the values of C: -1,7,2 stands for 0.5, 2, 8, 32, 128.",
-            show_default="-1,7,2, unless --C is given",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
-    log2_gamma: Annotated[
-        str | None,
-        typer.Option(
-            "--log2-gamma",
-            metavar="BEGIN,END,STEP",
-            help="The same of gamma.",
-            show_default="-9,-1,2, unless --gamma is given",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grid",
-            metavar="NAME=VALUE,VALUE,...",
-            help="Values of another parameter, such as nu=0.1,0.2 or kernel=rbf,laplacian; may be "
-            "given once for each.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
-    halving: Annotated[
-        int | None,
-        typer.Option(
-            "--halving",
-            min=2,
-            metavar="FACTOR",
-            help="Fit all points on a small sample of the rows first; the best go on to samples "
-            "that are larger by this factor, at last to all rows.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--picture",
-            callback=local,
-            metavar="FILE",
-            help="Draw the scores over C and gamma as contours, as LIBSVM's grid.py does (.png, "
-            ".svg or .pdf); needs matplotlib.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace a picture that is there.", rich_help_panel=PANEL),
-    ] = False,
+    searched: SearchOptions,
     folds: FoldOptions,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
     options: SessionOptions,
@@ -137,17 +120,15 @@ def command(
         check_is_read_again(run.source)
     if model is not None:
         check_model_path(model)
-    if picture is not None:
-        check_image_path(picture, "--picture", overwrite=overwrite)
-    elif overwrite:
-        raise typer.BadParameter("--overwrite needs --picture")
+    picture = searched.picture
+    check_image_path(picture, "--picture", overwrite=searched.overwrite)
     check_apart(
         (run.source, folds.folds, folds.groups),
         {"MODEL": model, "--picture": picture, "--log": options.log},
         {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder},
     )
     check_used(context, run, checkpoint)
-    chosen = _grid(context, run, {"C": log2_C, "gamma": log2_gamma}, list(grid or []))
+    chosen = _grid(context, run, searched)
     if picture is not None:
         _check_picture(picture, chosen)
     started = time.monotonic()
@@ -156,7 +137,7 @@ def command(
         from bigsvm.selection.record import fit_warnings
         from bigsvm.selection.search_cv import fits_of
 
-        found = _search(opened, chosen, halving=halving, checkpoint=checkpoint)
+        found = _search(opened, chosen, halving=searched.halving, checkpoint=checkpoint)
         told = fit_warnings(fits_of(found.points), run.parameters["formulation"])
         opened.session.warn(told, context.command)
         if model is not None:
@@ -205,9 +186,7 @@ class Found(NamedTuple):
     halved: bool
 
 
-def _grid(
-    context: typer.Context, run: Run, exponents: dict[str, str | None], words: list[str]
-) -> dict[str, list[Any]]:
+def _grid(context: typer.Context, run: Run, options: SearchOptions) -> dict[str, list[Any]]:
     """Return the values to try of each parameter.
 
     Raises
@@ -215,7 +194,7 @@ def _grid(
     ParameterError
     """
     grid: dict[str, list[Any]] = {}
-    for word in words:
+    for word in options.grid or ():
         name, equals, listed = word.partition("=")
         field = FIELDS.get(name)
         if not equals or field is None or not declaration_of(field).recorded:
@@ -224,7 +203,7 @@ def _grid(
                 "the problem or of the kernel"
             )
         grid[name] = [_value_of(name, value) for value in listed.split(",")]
-    for name, text in exponents.items():
+    for name, text in (("C", options.log2_C), ("gamma", options.log2_gamma)):
         if text is not None:
             if name in grid:
                 raise ParameterError(f"--log2-{name} and --grid {name} both list values; give one")
@@ -369,14 +348,11 @@ def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
     from bigsvm.selection.search_cv import results_of
 
     table = results_of(found.points, halved=found.halved)
-    peak = peak_rss_bytes()
-    if json:
-        results = {
-            name: values.tolist() if isinstance(values, np.ndarray) else values
-            for name, values in table.items()
-        }
-        say(as_json({**record, "results": results, "peak_rss_bytes": peak}))
-        return
+    results = {
+        name: values.tolist() if isinstance(values, np.ndarray) else values
+        for name, values in table.items()
+    }
+    record = {**record, "results": results, "peak_rss_bytes": peak_rss_bytes()}
     means, deviations = (table[f"{kind}_test_{found.score}"] for kind in ("mean", "std"))
     ranks = table[f"rank_test_{found.score}"]
     lines: list[tuple[str, object]] = [
@@ -396,6 +372,6 @@ def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
         ("train", record["train"] if record["model"] is None else None),
         ("model", record["model"]),
         ("took", f"{record['seconds']:.1f} s"),
-        ("peak memory", show_bytes(peak)),
+        ("peak memory", show_bytes(record["peak_rss_bytes"])),
     ]
-    say(as_columns(lines))
+    say_result(record, lines, json=json)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
-from bigsvm.cli.options import OptionGroup, local
+from bigsvm.cli.options import OptionGroup, given, local
 from bigsvm.cli.session import opened_session
 from bigsvm.cli.train import TrainingOptions
 from bigsvm.errors import DataError, ParameterError
@@ -27,46 +25,28 @@ if TYPE_CHECKING:
 
 PANEL = "Folds"
 
-Folds = Annotated[
-    str,
-    typer.Option(
-        "--folds",
-        metavar="N|FILE",
-        help="Number of folds, stratified for classes; or a text file with the number of the fold "
-        "that tests it for each row of the input, -1 for none.",
-        rich_help_panel=PANEL,
-    ),
-]
-Groups = Annotated[
-    Path | None,
-    typer.Option(
-        "--groups",
-        callback=local,
-        metavar="FILE",
-        help="Text file with a whole number for each row of the input; rows with the same number "
-        "are in the same fold.",
-        rich_help_panel=PANEL,
-    ),
-]
-Scoring = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scoring",
-        metavar="NAME",
-        help="A score of scikit-learn's, such as roc_auc; may be given several times.",
-        show_default="accuracy, or r2 and neg_mean_squared_error",
-        rich_help_panel=PANEL,
-    ),
-]
-
 
 @dataclass(frozen=True)
 class FoldOptions(OptionGroup):
     """Options of the folds and their scores."""
 
-    folds: Folds = "5"
-    groups: Groups = None
-    scoring: Scoring = None
+    folds: str = given(
+        "5",
+        "Number of folds, stratified for classes; or a text file with the number of the fold that "
+        "tests it for each row of the input, -1 for none.",
+        metavar="N|FILE", rich_help_panel=PANEL,
+    )  # fmt: skip
+    groups: Path | None = given(
+        None,
+        "Text file with a whole number for each row of the input; rows with the same number are in "
+        "the same fold.",
+        callback=local, metavar="FILE", rich_help_panel=PANEL,
+    )  # fmt: skip
+    scoring: list[str] | None = given(
+        None, "A score of scikit-learn's, such as roc_auc; may be given several times.",
+        metavar="NAME", show_default="accuracy, or r2 and neg_mean_squared_error",
+        rich_help_panel=PANEL,
+    )  # fmt: skip
 
 
 class FoldTrainingOptions(TrainingOptions):

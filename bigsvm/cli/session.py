@@ -12,7 +12,7 @@ import typer
 from bigsvm.budget import check_labels_fit, parse_bytes
 from bigsvm.cli.clusters import ClusterOptions, opened_client
 from bigsvm.cli.failures import in_options, options_of
-from bigsvm.cli.inputs import opened
+from bigsvm.cli.inputs import TextOptions, opened
 from bigsvm.cli.options import Json, Quiet, ZeroBased, local
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display, TrainingProgress
@@ -106,20 +106,6 @@ class Session(NamedTuple):
             worker_memory=self.cluster.worker_bytes(),
         )
 
-    def rows(
-        self,
-        source: str,
-        memory: int,
-        cache_dir: Path | None,
-        zero_based: ZeroBased,
-        **others: Any,  # noqa: ANN401 (as `inputs.opened` takes them)
-    ) -> AbstractContextManager[Store]:
-        """Open a store, or convert text to one, for a while; see `inputs.opened`."""
-        return opened(
-            source, memory=memory, cache_dir=cache_dir, zero_based=zero_based,
-            display=self.display, interruption=self.interruption, **others,
-        )  # fmt: skip
-
     @contextmanager
     def rows_to_train(self, run: Run, parameters: TrainingParameters) -> Iterator[Store]:
         """Open the rows of a run for a while.
@@ -129,9 +115,9 @@ class Session(NamedTuple):
         MemoryBudgetError
             Their labels alone exceed the memory.
         """
-        memory = parse_bytes(parameters.memory)
-        with self.rows(run.source, memory, run.cache_folder, ZeroBased(run.zero_based)) as store:
-            check_labels_fit(memory, store.rows.n_rows)
+        text = TextOptions(parameters.memory, run.cache_folder, ZeroBased(run.zero_based))
+        with opened(run.source, text, self.display, self.interruption) as store:
+            check_labels_fit(parse_bytes(parameters.memory), store.rows.n_rows)
             yield store
 
     @contextmanager

@@ -7,11 +7,11 @@ import typer
 
 from bigsvm.cli.inputs import watched
 from bigsvm.cli.options import Json, Memory, Quiet
-from bigsvm.cli.outputs import check_apart, say
+from bigsvm.cli.outputs import check_apart, say_result
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display
-from bigsvm.report.text import as_columns, as_json, count
+from bigsvm.report.text import count
 
 
 def command(
@@ -70,11 +70,7 @@ def command(
                 memory=memory, on_progress=watched(display, interruption),
             )  # fmt: skip
     seconds = time.monotonic() - started
-    if json:
-        rows = {path: part.rows.n_rows for path, part in zip(outputs, made, strict=True)}
-        say(as_json({"n_rows": rows, "seconds": seconds}))
-        return
-    lines = [
-        (path, f"{count(part.rows.n_rows)} rows") for path, part in zip(outputs, made, strict=True)
-    ]
-    say(as_columns([*lines, ("took", f"{seconds:.1f} s")]))
+    rows = {path: part.rows.n_rows for path, part in zip(outputs, made, strict=True)}
+    lines = [(path, f"{count(n)} rows") for path, n in rows.items()]
+    lines.append(("took", f"{seconds:.1f} s"))
+    say_result({"n_rows": rows, "seconds": seconds}, lines, json=json)

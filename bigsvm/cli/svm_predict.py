@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import BLOCK_SHARE, parse_bytes
-from bigsvm.cli.inputs import for_columns_of, load_model, numbered_like, opened
+from bigsvm.budget import parse_bytes
+from bigsvm.cli.inputs import TextOptions, for_columns_of, load_model, opened
 from bigsvm.cli.libsvm_words import check_labels_are_numbers, noise_lines, read_words
-from bigsvm.cli.options import ZeroBased
 from bigsvm.cli.outputs import STANDARD_OUTPUT, predictions_path, say
-from bigsvm.cli.predict import kept_probabilities, room_for
+from bigsvm.cli.predict import deciding, kept_probabilities, room_for
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
 from bigsvm.files import local_path
-from bigsvm.processors import default_threads
 from bigsvm.report.progress import Display
 
 if TYPE_CHECKING:
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
 
 MEMORY = "1GB"
@@ -62,65 +61,60 @@ def command(
         check_labels_are_numbers(model.classes, model_file)
         if wants_probabilities and model.calibration is None:
             raise ModelError(f"{model_file} has no probabilities; train it with -b 1")
-        budget = parse_bytes(MEMORY)
         with (
             opened(
                 test,
-                memory=budget,
-                cache_dir=None,
-                zero_based=numbered_like(ZeroBased.AUTO, model.first_index),
-                display=display,
-                interruption=interruption,
+                TextOptions(MEMORY),
+                display,
+                interruption,
+                first_index=model.first_index,
                 min_features=model.n_features,
                 dtype="float64",
             ) as store,
             interruption.raising(),
         ):
-            import numpy as np
-
-            from bigsvm.models.prediction import PREDICTION_BLOCKS
-            from bigsvm.report.predictions import write_lines
-
             check_labels_are_numbers(store.class_names, test)
             model, n_more = for_columns_of(model, store)
             if n_more and not given.quiet:
                 display.warn(f"the rows have {n_more} more columns than the training data")
-            kept = "probabilities" if wants_probabilities else None
-            with room_for(model, store.rows.n_rows, path, kept) as room:
-                likeliest = np.empty(store.rows.n_rows, np.int64)
-                by_probability = wants_probabilities and model.classes is not None
-
-                def keep(part: slice, values: "NDArray[np.float64]") -> None:
-                    kept_values = values
-                    if by_probability:
-                        of_classes = model.probabilities_of(values)
-                        likeliest[part] = _likeliest(of_classes, _step(model))
-                        kept_values = values if model.rule is None else of_classes
-                    if room is not None:
-                        room[part] = kept_values
-
-                codes = model.decide(
-                    store.rows,
-                    keep=keep,
-                    threads=default_threads(),
-                    block_bytes=min(PREDICTION_BLOCKS, int(budget * BLOCK_SHARE)),
-                )
-                if by_probability:
-                    codes = likeliest
-                labels = store.labels()
-                order = np.argsort(store.original_rows(), kind="stable")
-                predicted = _predicted(model, codes, room)
-                lines: Iterator[str] = (f"{value:.17g}\n" for value in predicted[order].tolist())
-                if wants_probabilities and model.n_probabilities:
-                    lines = _probability_lines(
-                        model, predicted, order, kept_probabilities(model, room)
-                    )
-                write_lines(path, lines)
+            predicted = _predict(model, store, path, wants_probabilities=wants_probabilities)
+            labels = store.labels()
     if not given.quiet:
         on_error = path == STANDARD_OUTPUT
         said = [*(noise_lines(model) if wants_probabilities else ())]
         said += _quality(model, predicted, labels)
         say("\n".join(said), on_error=on_error)
+
+
+def _predict(
+    model: "KernelExpansion", store: "Store", path: Path, *, wants_probabilities: bool
+) -> "NDArray[np.float64]":
+    """Write the predictions of all rows; returns their labels or values."""
+    import numpy as np
+
+    from bigsvm.report.predictions import write_lines
+
+    n_rows, by_probability = store.rows.n_rows, wants_probabilities and model.classes is not None
+    likeliest = np.empty(n_rows, np.int64)
+    with room_for(model, n_rows, path, "probabilities" if wants_probabilities else None) as room:
+
+        def keep(part: slice, values: "NDArray[np.float64]") -> None:
+            kept_values = values
+            if by_probability:
+                of_classes = model.probabilities_of(values)
+                likeliest[part] = _likeliest(of_classes, _step(model))
+                kept_values = values if model.rule is None else of_classes
+            if room is not None:
+                room[part] = kept_values
+
+        codes = deciding(model, store, parse_bytes(MEMORY))(keep=keep)
+        predicted = _predicted(model, likeliest if by_probability else codes, room)
+        order = np.argsort(store.original_rows(), kind="stable")
+        lines: Iterator[str] = (f"{value:.17g}\n" for value in predicted[order].tolist())
+        if wants_probabilities and model.n_probabilities:
+            lines = _probability_lines(model, predicted, order, kept_probabilities(model, room))
+        write_lines(path, lines)
+    return predicted
 
 
 def _step(model: "KernelExpansion") -> int:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import parse_bytes
 from bigsvm.cli.failures import in_options, options_of
-from bigsvm.cli.inputs import is_standard_input, opened
+from bigsvm.cli.inputs import TextOptions, is_standard_input, opened
 from bigsvm.cli.libsvm_words import (
     FORMULATIONS,
     PARAMETERS,
@@ -18,7 +17,6 @@ from bigsvm.cli.libsvm_words import (
     noise_lines,
     read_words,
 )
-from bigsvm.cli.options import ZeroBased
 from bigsvm.cli.outputs import check_apart, check_model_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.parameters import FIELDS, TrainingParameters
@@ -93,11 +91,9 @@ def command(
             display.warn(f"-{letter} has no effect on {values['formulation']} here; leave it out")
         with opened(
             source,
-            memory=parse_bytes(parameters.memory),
-            cache_dir=None,
-            zero_based=ZeroBased.AUTO,
-            display=display,
-            interruption=interruption,
+            TextOptions(parameters.memory),
+            display,
+            interruption,
             dtype="float64",  # so that the support vectors are written as they were read
         ) as store:
             check_labels_are_numbers(store.class_names, source)

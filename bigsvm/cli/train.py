@@ -21,7 +21,7 @@ from bigsvm.cli.options import (
     option,
     parse_class_weight,
 )
-from bigsvm.cli.outputs import check_apart, check_model_path, say
+from bigsvm.cli.outputs import check_apart, check_model_path, say_result
 from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, resume_command
 from bigsvm.cli.session import SessionOptions, opened_session
@@ -31,7 +31,6 @@ from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import PANELS, STOPPING, declaration_of, option_of
 from bigsvm.parameters.formulations import BALLS
-from bigsvm.report.text import as_columns, as_json
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
@@ -267,26 +266,22 @@ def _print(model: "KernelExpansion", path: str | Path, n_rows: int, *, json: boo
     )
     from bigsvm.report.text import peak_rss_bytes
 
-    peak = peak_rss_bytes()
-    if json:
-        record = {
-            **model.certificate,
-            "model": str(path),
-            "n_rows": n_rows,
-            "n_features": model.n_features,
-            "classes": None if model.classes is None else list(model.classes),
-            "rule": model.rule,
-            "n_functions": model.n_functions,
-            "calibration": calibration_record(model),
-            "peak_rss_bytes": peak,
-        }
-        say(as_json(record))
-        return
+    record = {
+        **model.certificate,
+        "model": str(path),
+        "n_rows": n_rows,
+        "n_features": model.n_features,
+        "classes": None if model.classes is None else list(model.classes),
+        "rule": model.rule,
+        "n_functions": model.n_functions,
+        "calibration": calibration_record(model),
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
     lines = [
         ("model", path),
         ("classes", classes_text(model)),
         *certificate_lines(model.certificate, model.classes, formulation=model.formulation),
         ("probabilities", calibration_text(model)),
-        ("peak memory", show_bytes(peak)),
+        ("peak memory", show_bytes(record["peak_rss_bytes"])),
     ]
-    say(as_columns(lines))
+    say_result(record, lines, json=json)

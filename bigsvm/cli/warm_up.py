@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from bigsvm.cli.options import Json, Quiet
-from bigsvm.cli.outputs import say
+from bigsvm.cli.outputs import say_result
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.report.progress import Display
-from bigsvm.report.text import as_columns, as_json, count
+from bigsvm.report.text import count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,22 +57,10 @@ def command(json: Json = False, quiet: Quiet = False) -> None:
             job()
             if (why := why_not_kept()) is not None:
                 raise DataError(why)
-    place = weighted_sums.stats.cache_path
-    if json:
-        say(
-            as_json(
-                {"n_functions": counted.n_functions, "seconds": counted.seconds, "folder": place}
-            )
-        )
-        return
-    say(
-        as_columns(
-            [
-                ("compiled", f"{count(counted.n_functions)} functions in {counted.seconds:.1f} s"),
-                ("folder", place),
-            ]
-        )
-    )
+    place, n, seconds = weighted_sums.stats.cache_path, counted.n_functions, counted.seconds
+    record = {"n_functions": n, "seconds": seconds, "folder": place}
+    lines = [("compiled", f"{count(n)} functions in {seconds:.1f} s"), ("folder", place)]
+    say_result(record, lines, json=json)
 
 
 def _jobs(folder: Path) -> Iterator["Job"]:

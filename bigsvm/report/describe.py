@@ -45,7 +45,9 @@ def store_record(store: Store) -> dict[str, Any]:
             {"label": label if names is None else names[int(label)], "rows": rows}
             for label, rows in attributes.label_counts
         ],
-        "feature_names": _list(attributes.feature_names),
+        "feature_names": None
+        if attributes.feature_names is None
+        else list(attributes.feature_names),
         "has_weights": attributes.has_weights,
         "shuffled": attributes.shuffled,
         "seed": attributes.seed,
@@ -79,7 +81,7 @@ def store_lines(store: Store) -> Lines:
             f"{number(values['minimum'])} to {number(values['maximum'])}, mean "
             f"{number(values['mean'])}, variance {number(values['variance'])}",
         ),
-        ("column names", _first(record["feature_names"])),
+        ("column names", _some(record["feature_names"])),
         ("constant columns", values["constant_columns"] or None),
         ("labels", _labels(record["label_counts"])),
         ("weights", "yes" if record["has_weights"] else None),
@@ -105,27 +107,18 @@ def _scaler(record: dict[str, Any] | None) -> str | None:
     return f"{record['method']}" + (f", {count(ignored)} columns ignored" if ignored else "")
 
 
-def _list(names: tuple[str, ...] | None) -> list[str] | None:
-    return None if names is None else list(names)
-
-
-def _first(names: list[str] | None) -> str | None:
-    """Give the first names of columns; None if these have none."""
+def _some(names: Sequence[str] | None) -> str | None:
+    """Give the first of many names; None if there are none to give."""
     if names is None:
         return None
     more = len(names) - _SHOWN_LABELS
     return ", ".join(names[:_SHOWN_LABELS]) + (f", and {count(more)} more" if more > 0 else "")
 
 
-def _labels(counts: list[dict[str, Any]] | None) -> str:
+def _labels(counts: list[dict[str, Any]] | None) -> str | None:
     if counts is None:
         return "more than a thousand different ones"
-    shown = [
-        f"{label_text(item['label'])}: {count(item['rows'])} rows"
-        for item in counts[:_SHOWN_LABELS]
-    ]
-    more = len(counts) - len(shown)
-    return ", ".join(shown) + (f", and {more} more" if more > 0 else "")
+    return _some([f"{label_text(item['label'])}: {count(item['rows'])} rows" for item in counts])
 
 
 def model_record(model: KernelExpansion, path: str | Path) -> dict[str, Any]:
@@ -165,7 +158,7 @@ def model_lines(model: KernelExpansion, path: str | Path) -> Lines:
         ("classes", classes_text(model)),
         ("decided by", _rule(model)),
         ("features", count(record["n_features"])),
-        ("column names", _first(_list(model.feature_names))),
+        ("column names", _some(model.feature_names)),
         ("intercept", None if model.rule is not None else number(record["intercept"])),
         ("probabilities", calibration_text(model)),
         ("scales rows by", _scaler(record["scaler"])),
@@ -225,9 +218,7 @@ def classes_text(model: KernelExpansion) -> str | None:
         return f"{label_text(classes[0])} only"
     if model.rule is None:
         return f"{label_text(classes[0])} (negative), {label_text(classes[1])} (positive)"
-    more = len(classes) - _SHOWN_LABELS
-    shown = ", ".join(label_text(label) for label in classes[:_SHOWN_LABELS])
-    return f"{count(len(classes))}: {shown}" + (f", and {count(more)} more" if more > 0 else "")
+    return f"{count(len(classes))}: {_some([label_text(label) for label in classes])}"
 
 
 def calibration_record(model: KernelExpansion) -> dict[str, Any] | None:

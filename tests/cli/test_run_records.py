@@ -127,7 +127,7 @@ def test_resume_says_what_it_will_replace(run, tmp_path):
 @pytest.mark.fault("links-and-pipes")
 def test_resume_opens_no_url_that_the_command_does_not_name(run, monkeypatch):
     opened = []
-    monkeypatch.setattr("bigsvm.cli.session.opened", lambda source, **_: opened.append(source))
+    monkeypatch.setattr("bigsvm.cli.session.opened", lambda source, *_: opened.append(source))
     url = "http://127.0.0.1:9/rows.libsvm"
     rewrite(run, source=url)
     message = error_of("train", "--resume", run)
