@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.balls.core_set import CoreSet
+from bigsvm.balls.core_set import FullCoreSet
 from bigsvm.balls.search import Search, largest_core
 from bigsvm.data.rows import stack_rows
 from bigsvm.training.result import StopReason
@@ -89,13 +89,13 @@ class Farthest(NamedTuple):
 class SampledSearch(Search):
     """One search that looks at several samples together; see the module's docstring."""
 
-    core: CoreSet
+    core: FullCoreSet
 
     def _most_points(self, plan: TrainingPlan, tiles: KernelTiles) -> int:
         return largest_core(plan)
 
-    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> CoreSet:
-        return CoreSet(self._dual, tiles, capacity=capacity, is_sparse=self._source.is_sparse)
+    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> FullCoreSet:
+        return FullCoreSet(self._dual, tiles, capacity=capacity, is_sparse=self._source.is_sparse)
 
     @property
     def _enough(self) -> float:
@@ -105,7 +105,7 @@ class SampledSearch(Search):
         self.core.add(*self._first_rows(rows))
         self.core.weights[:] = 1.0 / len(self.core)
         self.core.recompute()
-        self.count.n_iter += self.core.advance(
+        self.count.n_iter += self.core.solve(
             tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left())
         )
 
@@ -150,7 +150,7 @@ class SampledSearch(Search):
     def _step(self, n_points: int, goal: float) -> None:
         """Take steps for points of the core set that are outside."""
         core, steps = self.core, STEPS_PER_POINT * n_points
-        self.count.n_iter += core.advance(tol=goal, max_steps=min(steps, self.watch.steps_left()))
+        self.count.n_iter += core.solve(tol=goal, max_steps=min(steps, self.watch.steps_left()))
         if len(core) >= RECOMPUTED_EVERY * self.count.core_exact:
             self.count.drift = max(self.count.drift, core.recompute())
             self.count.core_exact = len(core)
@@ -175,8 +175,9 @@ class SampledSearch(Search):
             products = formulation.signs(indices) * self.core.outputs(values)
             products[~formulation.has_variable(indices)] = np.inf
             sample = (done + np.arange(len(indices))) // size
-            there = np.flatnonzero(self.core.holds(indices))
-            np.minimum.at(of_core, sample[there], self.core.products(indices[there]))
+            places = self.core.places(indices)
+            there = np.flatnonzero(places >= 0)
+            np.minimum.at(of_core, sample[there], -self.core.gradient[places[there]])
             products[there] = np.inf
             n_outside += int(np.count_nonzero(products < limit))
             for k in range(sample[0], sample[-1] + 1):

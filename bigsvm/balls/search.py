@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from bigsvm.training.state import SURROUNDINGS_FAILED, Counters, Limits, Phase, 
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
+    from bigsvm.balls.core_set import CoreSet
     from bigsvm.balls.random_rows import RandomRows
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
@@ -51,44 +52,6 @@ class FirstPoints(StrEnum):
     PAIR = "pair"
 
 
-class Core(Protocol):
-    """The core set of a search: points with weights a on the unit simplex, and ``g = −K̃a``."""
-
-    capacity: int
-
-    def __len__(self) -> int: ...
-
-    @property
-    def indices(self) -> I8:
-        """Rows of the training set, (p,)."""
-
-    @property
-    def weights(self) -> F8:
-        """a, (p,)."""
-
-    @property
-    def gradient(self) -> F8:
-        """g, (p,)."""
-
-    @property
-    def energy(self) -> float:
-        """``R = aᵀK̃a``."""
-
-    @property
-    def beta(self) -> F8:
-        """``y a``, (p,)."""
-
-    @property
-    def parts(self) -> I8:
-        """How the points are packed."""
-
-    def recompute(self) -> float:
-        """Compute g from scratch; returns by how much it was off, at most, relative to R."""
-
-    def restore(self, source: RowSource, saved: SearchState) -> None:
-        """Restore a saved core set, to the same bits."""
-
-
 class Search(ABC):
     """One sampled search.
 
@@ -116,12 +79,12 @@ class Search(ABC):
 
     Attributes
     ----------
-    core : Core
+    core : CoreSet
     count : Counters
     watch : Watch
     """
 
-    core: Core
+    core: CoreSet
 
     def __init__(
         self,
@@ -179,7 +142,7 @@ class Search(ABC):
         """Most points of a core set in this memory."""
 
     @abstractmethod
-    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> Core:
+    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> CoreSet:
         """Make an empty core set."""
 
     @abstractmethod

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.balls.core_set import CoreSet
 from bigsvm.balls.search import Search
-from bigsvm.balls.stepped_core import SteppedCore
 from bigsvm.core import sampled_steps as steps
 from bigsvm.data.rows import RowsAt, stack_rows
 from bigsvm.duals.ball import Solver
@@ -29,7 +29,7 @@ from bigsvm.training.result import StopReason
 from bigsvm.training.saving import SearchState
 
 if TYPE_CHECKING:
-    from bigsvm.arrays import I4, I8
+    from bigsvm.arrays import I8
     from bigsvm.balls.random_rows import RandomRows
     from bigsvm.budget import TrainingPlan
     from bigsvm.gram import KernelTiles
@@ -71,24 +71,23 @@ class SampleBlock(NamedTuple):
 class StepwiseSearch(Search):
     """One search that takes a step for each sample; see the module's docstring."""
 
-    core: SteppedCore
+    core: CoreSet
     _at_beginning: tuple[SearchState, dict[str, Any]] | None = None
-    _packed: Partners | None = None
 
     def _plan_of_core(self, plan: TrainingPlan) -> TrainingPlan:
         self._block_rows = max(1, int(BLOCK_SHARE * plan.active_rows))
         self._block_values = int(BLOCK_SHARE * plan.gram_bytes)
         # A plan has room for four copies of an active row. There are three of a point at most, and
         # two of a quarter as many rows of a block.
-        least = SteppedCore.least_values() * np.dtype(np.float32).itemsize
+        least = CoreSet.least_values() * np.dtype(np.float32).itemsize
         return replace(plan, gram_bytes=max(plan.gram_bytes - self._block_values, least))
 
     def _most_points(self, plan: TrainingPlan, tiles: KernelTiles) -> int:
         n_values = plan.gram_bytes // tiles.dtype.itemsize
-        return min(SteppedCore.most_points(n_values), plan.active_rows)
+        return min(CoreSet.most_points(n_values), plan.active_rows)
 
-    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> SteppedCore:
-        return SteppedCore(
+    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> CoreSet:
+        return CoreSet(
             self._dual, tiles, capacity=capacity, is_sparse=self._source.is_sparse,
             n_values=plan.gram_bytes // tiles.dtype.itemsize,
         )  # fmt: skip
@@ -103,7 +102,6 @@ class StepwiseSearch(Search):
         core.add(*self._first_rows(rows))
         core.weights[:] = 1.0 / len(core)
         core.recompute()
-        core.fetch_missing()
         self.count.n_iter += core.solve(
             tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left())
         )
@@ -144,8 +142,8 @@ class StepwiseSearch(Search):
         if reason is not None:
             return reason
         self._at_beginning = None
-        if not self._is_exact and core.drop_weightless():
-            self._packed = None
+        if not self._is_exact:
+            core.drop_weightless()
         if len(core) >= RECOMPUTED_EVERY * count.core_exact:
             count.drift = max(count.drift, core.recompute())
             count.core_exact = len(core)
@@ -234,20 +232,13 @@ class StepwiseSearch(Search):
             np.ascontiguousarray(segment.box.linear),
             np.ascontiguousarray(np.broadcast_to(segment.ridge, m)),
             formulation.has_variable(indices),
-            self._point_of(indices),
+            core.places(indices),
             values,
             np.empty((FRESH * n_samples, m), tiles.dtype),
             np.full(m, -1, np.int32),
         )
         self._n_fresh = 0
         return SampleBlock(samples, held, partners)
-
-    def _point_of(self, indices: I8) -> I4:
-        """Find the point that each row is; −1 if it is none."""
-        order = np.argsort(self.core.indices)
-        ascending = self.core.indices[order]
-        place = np.minimum(np.searchsorted(ascending, indices), len(order) - 1)
-        return np.where(ascending[place] == indices, order[place], -1).astype(np.int32)
 
     def _evaluate(self, block: SampleBlock, size: int) -> None:
         """Compute the kernel values of the next rows of the block with all of them."""
@@ -273,22 +264,15 @@ class StepwiseSearch(Search):
         wanted = order[np.searchsorted(block.samples.row, new, sorter=order)]
         base, places = block.rows
         self.core.absorb(base[places[wanted]])
-        self._packed = None
         self._joined = len(self.core)
 
     def _farthest(self, rows: RandomRows) -> SampleBlock:
         """Draw one sample of more rows than are held together, and keep the farthest of them."""
         core, formulation = self.core, self._dual.formulation
-        if self._packed is None:
-            sparse = self._source.is_sparse
-            self._packed = Partners(self._tiles.values, core.rows(), for_sparse_rows=sparse)
-        beta = core.beta
         best, least, row = -1, np.inf, None
         for indices, part in rows.draw(self._sample):
-            outputs = np.zeros(len(indices))
-            self._tiles.multiply(part, self._packed, beta, outputs)
-            products = formulation.signs(indices) * outputs
-            point = self._point_of(indices)
+            products = formulation.signs(indices) * core.outputs(part)
+            point = core.places(indices)
             of_point = np.inf if self._is_exact else -core.gradient[point]
             products = np.where(point >= 0, of_point, products)
             products[~formulation.has_variable(indices)] = np.inf

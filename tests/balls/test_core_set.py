@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 from support.problems import Ball, blobs
 
-from bigsvm.balls.core_set import CoreSet
+from bigsvm.balls.core_set import FullCoreSet
 from bigsvm.kernels import RBF, Linear, Polynomial
 from bigsvm.training.saving import SearchState
 
@@ -41,7 +41,7 @@ class Grown:
             self.add(indices)
 
     def make(self):
-        return CoreSet(
+        return FullCoreSet(
             self.ball.dual, self.tiles, capacity=200, is_sparse=self.ball.source.is_sparse
         )
 
@@ -51,7 +51,7 @@ class Grown:
         if len(core) == len(indices):
             core.weights[:] = 1 / len(core)
             core.recompute()
-        core.advance(tol=1e-7, max_steps=steps)
+        core.solve(tol=1e-7, max_steps=steps)
 
     def tilde(self):
         """K̃ among the points, by its definition."""
@@ -98,7 +98,7 @@ def test_steps_lower_the_energy_to_that_of_the_optimum():
     grown = Grown()
     core = grown.core
     before = core.energy
-    assert core.advance(tol=1e-7, max_steps=10**5) > 0
+    assert core.solve(tol=1e-7, max_steps=10**5) > 0
     best = naive.l2_svc(grown.tilde())
     least = 1 / best.sum()
     assert core.energy < before
@@ -108,14 +108,14 @@ def test_steps_lower_the_energy_to_that_of_the_optimum():
 
 def test_core_set_holds_its_points_only():
     grown = Grown()
-    held = grown.core.holds(np.arange(300))
-    np.testing.assert_array_equal(np.flatnonzero(held), np.sort(grown.core.indices))
+    places = grown.core.places(np.arange(300))
+    np.testing.assert_array_equal(np.flatnonzero(places >= 0), np.sort(grown.core.indices))
 
 
 def test_points_without_weight_are_let_go_and_the_rest_is_kept():
     grown = Grown(overlap=0.4)
     core = grown.core
-    core.advance(tol=1e-7, max_steps=10**5)
+    core.solve(tol=1e-7, max_steps=10**5)
     kept = np.flatnonzero(core.weights)
     assert len(kept) < 0.75 * len(core)
     indices, weights, gradient = core.indices[kept], core.weights[kept], core.gradient[kept]
@@ -138,7 +138,7 @@ def test_points_without_weight_are_let_go_and_the_rest_is_kept():
 def test_few_points_without_weight_are_kept():
     grown = Grown()
     core = grown.core
-    core.advance(tol=1e-7, max_steps=10**5)
+    core.solve(tol=1e-7, max_steps=10**5)
     core.drop_weightless()
     n = len(core)
     core.add(np.setdiff1d(np.arange(300), core.indices)[:2], grown.X[:2])
@@ -153,7 +153,7 @@ def test_restored_it_goes_on_to_the_same_bits(kernel, sparse, spared):
     grown, other = (Grown(kernel, sparse=sparse, overlap=0.4) for _ in range(2))
     core = grown.core
     if spared:
-        core.advance(tol=1e-7, max_steps=10**5)
+        core.solve(tol=1e-7, max_steps=10**5)
         core.drop_weightless()
         assert len(core) < 70
     other.core = other.make()

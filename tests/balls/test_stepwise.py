@@ -5,9 +5,9 @@ import pytest
 from support.problems import Ball, blobs, gram
 
 import bigsvm
+from bigsvm.balls.core_set import CoreSet
 from bigsvm.balls.random_rows import RandomRows
 from bigsvm.balls.search import FirstPoints
-from bigsvm.balls.stepped_core import SteppedCore
 from bigsvm.balls.stepwise import StepwiseSearch
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.kernels import Polynomial
@@ -68,7 +68,7 @@ class Recorded:
         with monkeypatch.context() as patch:
             patch.setattr(RandomRows, "draw", drawing)
             patch.setattr(StepwiseSearch, "_begin", beginning)
-            patch.setattr(SteppedCore, "solve", lambda *_, **__: 0)  # as the first weights are
+            patch.setattr(CoreSet, "solve", lambda *_, **__: 0)  # as the first weights are
             self.search = ball.search(tiles=ball.tiles(np.float64), **options)
             self.reason = self.search.run()
 
@@ -145,7 +145,7 @@ def test_a_pair_of_first_points_is_a_row_and_the_farthest_of_its_sample(one_clas
 
 def test_the_core_vector_machine_adds_one_row_of_each_sample_and_solves_again(monkeypatch):
     X, y = blobs(300)
-    sizes, solve = [], SteppedCore.solve
+    sizes, solve = [], CoreSet.solve
 
     def solving(core, **options):
         sizes.append(len(core))
@@ -154,7 +154,7 @@ def test_the_core_vector_machine_adds_one_row_of_each_sample_and_solves_again(mo
         assert gap <= options["tol"] * (1 + 1e-3) + 1e-7
         return done
 
-    monkeypatch.setattr(SteppedCore, "solve", solving)
+    monkeypatch.setattr(CoreSet, "solve", solving)
     search = Ball(X, y, solver="cvm", ball_tol=1e-4).search()
     assert search.run() is StopReason.SAMPLED
     joins = np.diff(sizes[1:])  # the first ball gives up its points without weight
@@ -165,13 +165,13 @@ def test_the_core_vector_machine_adds_one_row_of_each_sample_and_solves_again(mo
 @pytest.mark.parametrize("solver", STEPWISE)
 def test_kernel_rows_that_memory_does_not_hold_are_computed_again(solver, monkeypatch):
     X, y = blobs(600)
-    fetched, fetch = [], SteppedCore.fetch
+    fetched, fetch = [], CoreSet.fetch
 
     def fetching(core, wanted):
         fetched.extend(wanted)
         fetch(core, wanted)
 
-    monkeypatch.setattr(SteppedCore, "fetch", fetching)
+    monkeypatch.setattr(CoreSet, "fetch", fetching)
     ball = Ball(X, y, solver=solver, ball_tol=1e-3, capacity=6000)
     ball.plan = ball.plan.with_kernel_rows(6)
     search = ball.search()
@@ -227,7 +227,6 @@ def test_longer_kernel_rows_keep_the_values_of_those_used_last():
     ball = Ball(X, y, solver="cvm", C=100.0, capacity=4000)
     core = ball.search()._make_core(ball.plan.with_kernel_rows(200), ball.tiles(), capacity=1600)
     core.add(np.arange(1000), X[:1000])
-    core.fetch_missing()
     K = (gram(X) + 1) * np.outer(y, y)
     core.add(np.arange(1000, 1500), X[1000:1500])
     assert core.width == 2048
@@ -249,7 +248,6 @@ def test_points_without_weight_are_removed_and_the_rest_is_as_it_was():
     core.add(np.arange(60), X[:60])
     core.points.weights[:60] = np.where(np.arange(60) % 2, 1 / 30, 0.0)
     core.recompute()
-    core.fetch_missing()
     gradient = core.gradient.copy()
     assert core.drop_weightless()
     assert core.indices.tolist() == list(range(1, 60, 2))
