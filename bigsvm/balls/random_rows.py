@@ -70,27 +70,50 @@ def random_rows(
         if all rows come in order.
     """
     in_order = sample >= source.n_rows
+    kind: type[RandomRows] = _ByPasses
     if source.row_alignment <= 1:
-        return _InMemory(source, seed, position, in_order=in_order, weights=weights)
-    if in_order or source.is_shuffled:
-        weights = None if in_order else weights
-        return _ByBlocks(source, block_bytes, seed, position, in_order=in_order, weights=weights)
-    return _ByPasses(
-        source,
-        block_bytes,
-        seed,
-        position,
-        sample=sample,
-        most_held=most_held,
-        weights=weights,
-    )
+        kind = _InMemory
+    elif in_order or source.is_shuffled:
+        kind = _ByBlocks
+    return kind(
+        source, block_bytes, seed, position,
+        in_order=in_order, weights=None if in_order else weights,
+        most_held=most_held, size=max(sample, most_held),
+    )  # fmt: skip
 
 
 class RandomRows(ABC):
-    """An endless sequence of random rows; see `random_rows`."""
+    """An endless sequence of random rows; see `random_rows`.
 
-    def __init__(self, source: RowSource, seed: int, position: int) -> None:
-        self._source, self._seed, self._position = source, seed, position
+    Parameters
+    ----------
+    in_order : bool
+        Whether the rows come in their own order.
+    size : int
+        Rows that are drawn together, of which at most `most_held` are held.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        block_bytes: int,
+        seed: int,
+        position: int,
+        *,
+        in_order: bool,
+        weights: NDArray[np.float64] | None,
+        most_held: int,
+        size: int,
+    ) -> None:
+        self._source, self._block_bytes = source, block_bytes
+        self._seed, self._position = seed, position
+        self._in_order, self._weights = in_order, weights
+        self._most_held, self._size = most_held, size
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Prepare to draw."""
 
     def draw(self, count: int) -> Iterator[Part]:
         """Yield the next `count` rows and their indices, in parts."""
@@ -114,17 +137,8 @@ class RandomRows(ABC):
 class _InMemory(RandomRows):
     """Rows in memory, drawn one by one, or in order from the position on."""
 
-    def __init__(
-        self,
-        source: RowSource,
-        seed: int,
-        position: int,
-        *,
-        in_order: bool,
-        weights: NDArray[np.float64] | None,
-    ) -> None:
-        super().__init__(source, seed, position)
-        self._in_order, self._shares = in_order, _shares(weights)
+    def _prepare(self) -> None:
+        self._shares = _shares(self._weights)
 
     def _next(self, most: int) -> Part:
         n = self._source.n_rows
@@ -143,9 +157,7 @@ class _InMemory(RandomRows):
 class _Streamed(RandomRows):
     """Rows that must be read: parts of any size, which are split into smaller ones."""
 
-    def __init__(self, source: RowSource, block_bytes: int, seed: int, position: int) -> None:
-        super().__init__(source, seed, position)
-        self._block_bytes = block_bytes
+    def _prepare(self) -> None:
         self._parts = self._read()
         self._rest: Part | None = None
 
@@ -173,19 +185,10 @@ class _ByBlocks(_Streamed):
     to its weight, rounded up or down at random; with weights 0 and 1, each row of weight 1 once.
     """
 
-    def __init__(
-        self,
-        source: RowSource,
-        block_bytes: int,
-        seed: int,
-        position: int,
-        *,
-        in_order: bool,
-        weights: NDArray[np.float64] | None,
-    ) -> None:
-        super().__init__(source, block_bytes, seed, position)
-        self._in_order, self._weights = in_order, weights
-        n, size = source.n_rows, source.rows_per_block(block_bytes)
+    def _prepare(self) -> None:
+        super()._prepare()
+        weights, n = self._weights, self._source.n_rows
+        size = self._source.rows_per_block(self._block_bytes)
         self._edges = np.append(np.arange(0, n, size), n)
         self._length, self._scale = n, 1.0
         self._before = self._edges.astype(np.float64)
@@ -246,22 +249,8 @@ class _ByPasses(_Streamed):
     drawn separately, and its rows are given out in the order in which the pass reads them.
     """
 
-    def __init__(
-        self,
-        source: RowSource,
-        block_bytes: int,
-        seed: int,
-        position: int,
-        *,
-        sample: int,
-        most_held: int,
-        weights: NDArray[np.float64] | None,
-    ) -> None:
-        super().__init__(source, block_bytes, seed, position)
-        self._most_held, self._size = most_held, max(sample, most_held)
-        self._shares = _shares(weights)
-
     def _read(self) -> Generator[Part, None, None]:
+        shares = _shares(self._weights)
         n, rows = self._source.n_rows, None
         if self._most_held >= n:
             rows = self._brought(np.arange(n))
@@ -271,7 +260,7 @@ class _ByPasses(_Streamed):
             number, given = number + 1, 0
         while True:
             rng = np.random.default_rng([self._seed, number])
-            indices = np.sort(_drawn(rng, self._size, n, self._shares))
+            indices = np.sort(_drawn(rng, self._size, n, shares))
             if as_read:
                 yield from self._as_read(indices)
             else:
