@@ -3,8 +3,8 @@
     python tools/check_layers.py [PACKAGE_FOLDER]
 
 A module imports from its own layer and from lower ones, and no module imports itself by way of
-others. Imports inside functions, imports for type checking only and ``import_module("...")`` count
-like any other: an order with exceptions is none.
+others. A wing is imported only by those that choose it. Imports inside functions, imports for type
+checking only and ``import_module("...")`` count like any other: an order with exceptions is none.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ ORDER = (
     "one_vs_one",
     "models",
     "interchange",
+    "papers",
     "fit",
     "report",
     "callbacks",
@@ -54,6 +55,15 @@ ORDER = (
     "__main__",
 )
 """Lowest first; a layer is a module or a folder of bigsvm/."""
+
+WINGS = {
+    "papers": frozenset({"fit.trainer"}),
+    "report": frozenset({"estimators.watching", "selection", "cli"}),
+    "selection": frozenset({"cli"}),
+    "cli": frozenset({"__main__"}),
+}
+"""Layers that the everyday way does without, and the modules or layers above that choose them. No
+other one imports them."""
 
 CORE_MAY_IMPORT = frozenset(
     {"numpy", "numba", "llvmlite", "math", "enum", "typing", "collections", "__future__"}
@@ -112,9 +122,10 @@ def imports_of(tree: ast.AST, *, package: Sequence[str]) -> Iterator[Import]:
                 yield Import(node.lineno, prefix + target.value, None)
 
 
-def forbidden(found: Import, *, layer: str, root: str) -> str | None:
-    """Why a module of `layer` may not do this import, or None where it may."""
-    parts = found.module.split(".")
+def forbidden(found: Import, *, name: str, root: str) -> str | None:
+    """Why the module of this name may not do this import, or None where it may."""
+    parts, own = found.module.split("."), name.split(".")
+    layer = own[1]
     if layer == "core" and parts[1:] == [OPTIONS_OF_COMPILATION] and parts[0] == root:
         return None
     if layer == "core" and (parts[0] == root or parts[0] not in CORE_MAY_IMPORT):
@@ -132,6 +143,9 @@ def forbidden(found: Import, *, layer: str, root: str) -> str | None:
         return f"{layer} imports {what}, which hides the layer: import the module that defines it"
     if ORDER.index(target) > ORDER.index(layer):
         return f"{layer} imports {target}, which lies above it"
+    choosers = WINGS.get(target, frozenset({layer})) | {target}
+    if not choosers & {layer, ".".join(own[1:])}:
+        return f"{layer} imports {target}, a wing: only {', '.join(sorted(choosers))} may"
     return None
 
 
@@ -161,7 +175,7 @@ def offences(modules: Modules, root: str) -> list[Offence]:
             found.add(Offence(path, 1, f"{layer} is not in the order of the layers: add it"))
             continue
         for item in imports:
-            reason = forbidden(item, layer=layer, root=root)
+            reason = forbidden(item, name=name, root=root)
             if reason is not None:
                 found.add(Offence(path, item.line, reason))
     return sorted(found)

@@ -95,7 +95,7 @@ LEAST_RANK = 128
 
 
 class Solver(StrEnum):
-    """The algorithm of a sampled search; see `bigsvm.balls.searches`."""
+    """The algorithm of a sampled search; see `bigsvm.papers.searches`."""
 
     CVM = "cvm"
     FRANK_WOLFE = "fw"

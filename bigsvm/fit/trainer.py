@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from bigsvm.balls.search import ENDS, FirstPoints, Search
-from bigsvm.balls.searches import search_of
 from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.executor import Exact
@@ -22,9 +21,11 @@ from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.fit.dual import make_dual
 from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
-from bigsvm.gram.disk import DiskCache
 from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
 from bigsvm.interruption import CHECK_SECONDS, checked_by
+from bigsvm.papers.disk import DiskCache
+from bigsvm.papers.searches import search_of
+from bigsvm.papers.whole import WholeChoice
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.checkpoint import KEPT, Checkpoint
@@ -35,7 +36,6 @@ from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
 from bigsvm.training.uncertified import UncertifiedChoice
-from bigsvm.training.whole import WholeChoice
 from bigsvm.working_sets.choice import Choice
 from bigsvm.working_sets.functions import FunctionChoice
 from bigsvm.working_sets.newton_problem import planned_in_float64

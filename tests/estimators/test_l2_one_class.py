@@ -20,7 +20,7 @@ from bigsvm import KernelExpansion
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.gram.costs import TierDecision
+from bigsvm.papers.costs import TierDecision
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +285,7 @@ def test_a_kernel_matrix(moons):
 def test_kernel_rows_on_disk_are_those_of_other_formulations(tmp_path, monkeypatch):
     """Plain K, as C-SVC has it: nothing is added where there is no bias."""
     keep = TierDecision(1.0, 0.5, True, "as the test says")
-    monkeypatch.setattr("bigsvm.gram.disk.decide", lambda **seconds: keep)
+    monkeypatch.setattr("bigsvm.papers.disk.decide", lambda **seconds: keep)
     X, y = make_moons(1500, noise=0.3, random_state=0)
     options = {
         "gamma": 1.0, "working_set": "all", "memory": "2MB", "n_jobs": 1, "disk_cache": "100MB",

@@ -28,7 +28,7 @@ from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
 from bigsvm.fit.gamma import mean_distance
-from bigsvm.gram.costs import TierDecision
+from bigsvm.papers.costs import TierDecision
 from bigsvm.parameters import TrainingParameters
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.training.generations import newest_manifest
@@ -458,7 +458,7 @@ def test_all_rows_as_one_working_set(moons):
 def test_kernel_rows_on_disk_are_not_those_of_another_formulation(tmp_path, monkeypatch):
     """Ours are of K + 1, and of K where no bias is one of the weights."""
     keep = TierDecision(1.0, 0.5, True, "as the test says")
-    monkeypatch.setattr("bigsvm.gram.disk.decide", lambda **seconds: keep)
+    monkeypatch.setattr("bigsvm.papers.disk.decide", lambda **seconds: keep)
     X, y = make_moons(1500, noise=0.3, random_state=0)
     options = {
         "gamma": 1.0, "working_set": "all", "memory": "2MB", "n_jobs": 1, "disk_cache": "100MB",

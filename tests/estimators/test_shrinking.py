@@ -10,7 +10,7 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.train import train_model
-from bigsvm.gram.costs import TierDecision
+from bigsvm.papers.costs import TierDecision
 from bigsvm.parameters import TrainingParameters
 from bigsvm.working_sets.shrinking import ShrinkingProblem
 
@@ -109,5 +109,7 @@ def test_shrinking_is_on_by_default_where_few_kernel_rows_fit(monkeypatch, tmp_p
     assert not shrinks(kernel_rows=29, shrinking=False)
     on_disk = {"disk_cache": "9MB", "cache_dir": str(tmp_path)}
     assert shrinks(kernel_rows=29, **on_disk)  # rows so cheap are not kept
-    monkeypatch.setattr("bigsvm.gram.disk.decide", lambda **_: TierDecision(1.0, 0.1, True, "kept"))
+    monkeypatch.setattr(
+        "bigsvm.papers.disk.decide", lambda **_: TierDecision(1.0, 0.1, True, "kept")
+    )
     assert not shrinks(kernel_rows=29, **on_disk)

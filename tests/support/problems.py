@@ -4,7 +4,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.balls.search import ENDS, Search
-from bigsvm.balls.searches import search_of
 from bigsvm.budget import TrainingPlan
 from bigsvm.core import smo
 from bigsvm.data.rows import RowsAt
@@ -16,6 +15,7 @@ from bigsvm.duals.formulations import CSVC
 from bigsvm.fit.trainer import choice_of
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
+from bigsvm.papers.searches import search_of
 from bigsvm.training import events
 from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import StopReason

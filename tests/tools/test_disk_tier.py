@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bigsvm.gram import disk
-from bigsvm.gram.costs import TierDecision
+from bigsvm.papers import disk
+from bigsvm.papers.costs import TierDecision
 from tools.benchmarks import bench
 from tools.benchmarks.__main__ import main, parse
 from tools.benchmarks.data import DataSet

@@ -29,8 +29,8 @@ from bigsvm.duals.formulations import (
 )
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import local
-from bigsvm.gram.costs import TierDecision
-from bigsvm.gram.disk import DiskCache
+from bigsvm.papers.costs import TierDecision
+from bigsvm.papers.disk import DiskCache
 from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
@@ -382,7 +382,7 @@ class Disk:
 
     def __init__(self, folder, monkeypatch, *, keep):
         monkeypatch.setattr(
-            "bigsvm.gram.disk.decide",
+            "bigsvm.papers.disk.decide",
             lambda **seconds: TierDecision(1.0, 0.5, keep, "as the test says"),
         )
         self._cache = DiskCache(

@@ -21,7 +21,7 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.duals.pair_steps import kept_of, with_kept
-from bigsvm.gram.disk import DiskCache
+from bigsvm.papers.disk import DiskCache
 from bigsvm.training import run as training_run
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason

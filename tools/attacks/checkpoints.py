@@ -291,7 +291,7 @@ class RowsSubject(Subject):
 
 def _put_rows(folder: Path, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
     """Change the rows in the file and make their hashes fit."""
-    from bigsvm.gram.row_file import RowFile
+    from bigsvm.papers.row_file import RowFile
 
     [path] = (folder / "cache").iterdir()
     valid_for = json.loads(path.read_bytes().split(b"\n")[2])

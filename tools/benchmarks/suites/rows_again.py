@@ -204,7 +204,7 @@ def time_disk(length: int, parent: Path) -> dict[str, float]:
     """Measure CPU seconds to write `length` values, and to read them from the system's memory."""
     import numpy as np
 
-    from bigsvm.gram.row_file import RowFile
+    from bigsvm.papers.row_file import RowFile
 
     rows = np.random.default_rng(0).random((PROBED_ROWS, length), np.float32)
     out, capacity = np.empty(length, np.float32), 8 * PROBED_ROWS * length + 10**6

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from bigsvm.gram.costs import OF_TILES, TierDecision, decide, kept_earlier, not_kept
-from bigsvm.gram.row_file import RowFile, file_path
+from bigsvm.papers.costs import OF_TILES, TierDecision, decide, kept_earlier, not_kept
+from bigsvm.papers.row_file import RowFile, file_path
 
 if TYPE_CHECKING:
     import os

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Standing
-    from bigsvm.gram.disk import DiskCache
     from bigsvm.gram.row_cache import RowBuffer, RowTier
+    from bigsvm.papers.disk import DiskCache
     from bigsvm.training.run import Run
 
 

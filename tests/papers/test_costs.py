@@ -8,12 +8,12 @@ from support.same import assert_same_model
 import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.fit.train import train_model
-from bigsvm.gram import disk
-from bigsvm.gram.costs import TierDecision, decide
-from bigsvm.gram.disk import DiskCache
+from bigsvm.papers import disk
+from bigsvm.papers.costs import TierDecision, decide
+from bigsvm.papers.disk import DiskCache
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks, Solving
-from gram.disk_rows import NOT_KEPT, Computing, N, fetched, fill, hits, offer, open_tier
+from papers.disk_rows import NOT_KEPT, Computing, N, fetched, fill, hits, offer, open_tier
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gram.disk_rows import fill, open_tier, the_file
+from papers.disk_rows import fill, open_tier, the_file
 
 
 @pytest.fixture

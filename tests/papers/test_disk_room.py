@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gram.disk_rows import (
+from papers.disk_rows import (
     Computing,
     N,
     capacity_for,

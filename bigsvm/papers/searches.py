@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bigsvm.balls.batched import SampledSearch
-from bigsvm.balls.stepwise import StepwiseSearch
 from bigsvm.duals.ball import Solver
+from bigsvm.papers.stepwise import StepwiseSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.gram.row_file import RowFile
-from gram.disk_rows import (
+from bigsvm.papers.row_file import RowFile
+from papers.disk_rows import (
     FINGERPRINT,
     HEADER,
     TABLE,

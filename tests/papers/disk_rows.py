@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.gram.costs import TierDecision
-from bigsvm.gram.disk import DiskRows
+from bigsvm.papers.costs import TierDecision
+from bigsvm.papers.disk import DiskRows
 
 N = 30
 HEADER = TABLE = 4096
@@ -129,7 +129,7 @@ CHILD = """
 import os, resource, signal, sys
 sys.path.insert(0, {tests!r})
 import itertools
-from gram.disk_rows import *
+from papers.disk_rows import *
 tier = open_tier({folder!r}, **{options!r})
 """
 

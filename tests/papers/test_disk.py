@@ -9,14 +9,15 @@ import time
 
 import numpy as np
 import pytest
+from gram.contracts import RowTierContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.gram import KernelTiles, Partners, disk
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.row_cache import ComputedRows
 from bigsvm.kernels import RBF
-from gram.contracts import RowTierContract
-from gram.disk_rows import (
+from bigsvm.papers import disk
+from papers.disk_rows import (
     KEPT,
     NOT_KEPT,
     Computing,

@@ -8,9 +8,9 @@ import bigsvm
 from bigsvm.balls.core_set import CoreSet
 from bigsvm.balls.random_rows import RandomRows
 from bigsvm.balls.search import FirstPoints
-from bigsvm.balls.stepwise import StepwiseSearch
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.kernels import Polynomial
+from bigsvm.papers.stepwise import StepwiseSearch
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
