@@ -91,7 +91,7 @@ VARIANTS_IN_CI = {
     "working_sets/test_functions.py::"
     "test_resumed_at_every_kind_of_moment_it_gives_the_same_bits": 2,
     "working_sets/test_leaps_resumed.py::test_resumed_at_every_moment_it_gives_the_same_bits": 1,
-    "working_sets/test_shrinking.py::test_the_optimum_is_the_same": 4,
+    "papers/test_shrinking.py::test_the_optimum_is_the_same": 4,
 }
 """Numbers of variants, by file in tests/ and function."""
 

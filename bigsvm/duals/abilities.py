@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Settles(Protocol):
-    """Steps that can go on without rows that are settled; see `bigsvm.working_sets.shrinking`."""
+    """Steps that can go on without rows that are settled; see `bigsvm.papers.shrinking`."""
 
     def settled(self) -> Mask:
         """Rows that may be left out for now, (m,)."""

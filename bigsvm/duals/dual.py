@@ -161,7 +161,7 @@ class Dual(ABC, Generic[StandingT]):
 
     @property
     def shrinks(self) -> bool:
-        """Whether settled rows leave a working set; see `bigsvm.working_sets.shrinking`."""
+        """Whether settled rows leave a working set; see `bigsvm.papers.shrinking`."""
         return False
 
     @property

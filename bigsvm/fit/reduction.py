@@ -15,7 +15,6 @@ from bigsvm.errors import ParameterError
 from bigsvm.executors.local import VALUES_AT_ONCE
 from bigsvm.fit.trainer import limits_of
 from bigsvm.training.saving import Saver
-from bigsvm.working_sets.shrinking import STATE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +45,10 @@ if TYPE_CHECKING:
         ],
         "Reduction[Any]",
     ]
+
+SHRINKING_BYTES = 50
+"""Bytes of a row in a working set that rows leave: alpha and gradient of up to two variables,
+whether the row is kept, and its number."""
 
 
 class Certified(Protocol):
@@ -237,7 +240,7 @@ def make_plan(
         resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
     resident_bytes += source.kept_bytes
     if parameters.may_shrink:
-        resident_bytes += STATE_BYTES * n_rows
+        resident_bytes += SHRINKING_BYTES * n_rows
     plan = plan_training(
         parse_bytes(parameters.memory),
         n_rows=n_rows,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.duals.pair_steps import leaves_out
+from bigsvm.papers.shrinking import ShrinkingProblem
 from bigsvm.training import events
 from bigsvm.working_sets.choice import Choice
 from bigsvm.working_sets.subproblem import Memory, only_computed
@@ -56,9 +57,11 @@ class WholeChoice(Choice):
     def memory(self, buffer: RowBuffer) -> Memory:
         """Return the memory of all rows, which all kernel rows that fit use from the first."""
         tier = self._tier()  # it decides once whether kernel rows are kept
-        return Memory(
-            buffer, tier=tier, spare=self.plan.block_bytes, whole_rows=self._run.count.keeps_rows
-        )
+        run = self._run
+        # A run that has left rows out goes on so, where it has more memory too.
+        shrinks = (run.dual.shrinks and not run.count.keeps_rows) or leaves_out(run.state.pair)
+        problem = ShrinkingProblem if shrinks and not run.dual.functions else None
+        return Memory(buffer, tier=tier, spare=self.plan.block_bytes, problem=problem)
 
     def _tier(self) -> Callable[[RowTier], RowTier]:
         """Open the kernel rows on disk, where rows are kept there.

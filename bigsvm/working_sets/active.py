@@ -7,17 +7,15 @@ followed by a small sweep over the active rows alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.duals.dual import Start
-from bigsvm.duals.pair_steps import leaves_out
 from bigsvm.executors.executor import Products
 from bigsvm.gram import Partners
 from bigsvm.working_sets.choice import WorkingSet
 from bigsvm.working_sets.newton_problem import NewtonProblem
-from bigsvm.working_sets.shrinking import ShrinkingProblem
 from bigsvm.working_sets.subproblem import SubProblem
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from bigsvm.working_sets.choice import Choice
     from bigsvm.working_sets.lanes import LaneLimits
     from bigsvm.working_sets.subproblem import Memory, WorkingProblem
-
-Kind = TypeVar("Kind", SubProblem, ShrinkingProblem)
 
 
 class ActiveRows:
@@ -120,31 +116,19 @@ class ActiveRows:
             For working sets of several functions.
         """
         start = Start(working.alpha, working.gradient, last, n_done)
-        shrinks = (self.dual.shrinks and not memory.whole_rows) or leaves_out(last)
-        if shrinks and not self.is_exact:
-            return self._problem_of(ShrinkingProblem, working.rows, start, memory, self.tiles)
         return self.of_rows(working.rows, start, memory=memory, tiles=self.tiles)
 
     def of_rows(
         self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles
     ) -> WorkingProblem:
         """Make the sub-problem of rows with all their variables."""
-        if self.is_exact:
-            return NewtonProblem(
-                self.dual, tiles, self.rows.at_places(self.places(rows)), rows, start,
-                most_bytes=memory.buffer.values.nbytes,
-            )  # fmt: skip
-        return self._problem_of(SubProblem, rows, start, memory, tiles)
-
-    def _problem_of(
-        self, kind: type[Kind], rows: I8, start: Start, memory: Memory, tiles: KernelTiles
-    ) -> Kind:
         places = self.places(rows)
+        given = self.dual, tiles, self.rows.at_places(places), rows, start
+        if self.is_exact:
+            return NewtonProblem(*given, most_bytes=memory.buffer.values.nbytes)
         origin = self.started(places)
-        return kind(
-            self.dual, tiles, self.rows.at_places(places), rows, start, memory,
-            origin=(origin.alpha, origin.gradient),
-        )  # fmt: skip
+        make = memory.problem or SubProblem
+        return make(*given, memory, origin=(origin.alpha, origin.gradient))
 
     def absorb(self, working: WorkingSet) -> bool:
         """Take over a solved working set, and bring the outputs of the other rows up to date.

@@ -97,15 +97,15 @@ class Memory(NamedTuple):
         Puts a tier between memory and the computation of rows.
     spare : int
         Bytes that a leap may take.
-    whole_rows : bool
-        Whether kernel rows keep their length, as those on disk have; then no rows are left out.
+    problem : callable, optional
+        Makes the problem of a working set from the arguments of `SubProblem`, which is the default.
     """
 
     buffer: RowBuffer
     first_slots: Callable[[int], int | None] = all_that_fit
     tier: Callable[[RowTier], RowTier] = only_computed
     spare: int = 0
-    whole_rows: bool = False
+    problem: Callable[..., WorkingProblem] | None = None
 
 
 class WorkingProblem(ABC):

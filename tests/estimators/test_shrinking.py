@@ -11,8 +11,8 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.train import train_model
 from bigsvm.papers.costs import TierDecision
+from bigsvm.papers.shrinking import ShrinkingProblem
 from bigsvm.parameters import TrainingParameters
-from bigsvm.working_sets.shrinking import ShrinkingProblem
 
 CLASSES = make_moons(300, noise=0.3, random_state=0)
 PAIRS = {
@@ -27,7 +27,7 @@ PAIRS = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """Look for settled rows so often that small problems have some."""
-    monkeypatch.setattr("bigsvm.working_sets.shrinking.PERIOD", 20)
+    monkeypatch.setattr("bigsvm.papers.shrinking.PERIOD", 20)
 
 
 def data_of(name):
@@ -94,7 +94,7 @@ def test_shrinking_is_on_by_default_where_few_kernel_rows_fit(monkeypatch, tmp_p
             made.append(self)
             super().__init__(*given, **options)
 
-    monkeypatch.setattr("bigsvm.working_sets.active.ShrinkingProblem", Noted)
+    monkeypatch.setattr("bigsvm.papers.whole.ShrinkingProblem", Noted)
     X, y = CLASSES
 
     def shrinks(**options):

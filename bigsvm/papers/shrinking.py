@@ -38,8 +38,6 @@ NEAR = 10.0
 """Times the tolerance: the gap at which all rows come back for the first time, LIBSVM's too."""
 LEAST_SETTLED = 0.05
 """Share of the rows that must be settled for them to leave: the others are packed anew."""
-STATE_BYTES = 50
-"""Bytes of a row: alpha and gradient of up to two variables, whether it is kept, its number."""
 VALUES_AT_ONCE = 1 << 24
 """Kernel values between two looks at what else there is to do: a tenth of a second."""
 

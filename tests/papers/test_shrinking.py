@@ -21,13 +21,13 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.duals.pair_steps import kept_of, with_kept
+from bigsvm.papers import shrinking
 from bigsvm.papers.disk import DiskCache
+from bigsvm.papers.shrinking import ShrinkingProblem
 from bigsvm.training import run as training_run
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
-from bigsvm.working_sets import shrinking
-from bigsvm.working_sets.shrinking import ShrinkingProblem
 
 FORMULATIONS = {
     "c-svc": lambda X, y: CSVC(sign=y, C=300.0),
@@ -42,7 +42,7 @@ FORMULATIONS = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """Look for settled rows so often that small problems have some."""
-    monkeypatch.setattr("bigsvm.working_sets.shrinking.PERIOD", 64)
+    monkeypatch.setattr("bigsvm.papers.shrinking.PERIOD", 64)
 
 
 def run(kind, *, shrinking, n=700, rule="hmg", slots=100, **options):
@@ -118,7 +118,7 @@ def test_memory_and_threads_change_no_bit(slots):
 )
 @pytest.mark.parametrize("rule", ["second-order", pytest.param("hmg", marks=pytest.mark.slow)])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, monkeypatch):
-    monkeypatch.setattr("bigsvm.working_sets.shrinking.VALUES_AT_ONCE", 1 << 12)
+    monkeypatch.setattr("bigsvm.papers.shrinking.VALUES_AT_ONCE", 1 << 12)
     monkeypatch.setattr("bigsvm.training.run.REFRESH", 96)  # steps between two saves
     tol = 1e-3 if kind == "c-svc" else 1e-5
     options = {"shrinking": True, "rule": rule, "n": 400, "tol": tol}
