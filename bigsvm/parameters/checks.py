@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from bigsvm.parameters.training import TrainingParameters
 
 
+OF_PAPERS = (
+    "working_set", "order", "cooling", "empty_samples", "disk_cache", "shrinking", "rows_at_once",
+)  # fmt: skip
+"""Parameters that ask for a mode of `bigsvm.papers`."""
+
+
 def check_parameters(p: TrainingParameters) -> None:
     """Refuse values that mean nothing, alone or beside others.
 
@@ -28,16 +34,8 @@ def check_parameters(p: TrainingParameters) -> None:
     _check_values(p)
     _check_class_weight(p)
     _check_calibration(p)
-    _check_order(p)
-    _check_empty_samples(p)
-    _check_disk_cache(p)
-    _check_shrinking(p)
-    _check_rows_at_once(p)
-    if p.working_set == "all" and not p.certify:
-        raise ParameterError(
-            "certify is False, and such training works on a growing part of the rows, but "
-            "working_set='all' on all of them; leave one of the two out"
-        )
+    if [name for name in OF_PAPERS if getattr(p, name) != FIELDS[name].default]:
+        _check_modes_of_papers(p)
     if p.loss != "hinge" and p.formulation != "c-svc":
         raise ParameterError(f"loss {p.loss!r} is for c-svc, not {p.formulation}")
     has_hard_form = p.formulation == "eps-svr" or (p.formulation, p.loss) == ("c-svc", "hinge")
@@ -114,8 +112,8 @@ def _check_calibration(p: TrainingParameters) -> None:
         )
 
 
-def _check_order(p: TrainingParameters) -> None:
-    """Refuse an order of rows, or its cooling, that no run would follow."""
+def _check_modes_of_papers(p: TrainingParameters) -> None:
+    """Refuse parameters of the papers' modes that no run would follow."""
     if p.order != "auto" and p.working_set != "all":
         raise ParameterError(
             f"order={p.order!r} is one of all rows together; leave it out, or give "
@@ -126,25 +124,24 @@ def _check_order(p: TrainingParameters) -> None:
             f"cooling={p.cooling!r} lowers the level of order='active'; leave it out, or "
             "give order='active' and working_set='all' too"
         )
-
-
-def _check_empty_samples(p: TrainingParameters) -> None:
-    """Refuse a number of empty samples that the solver ignores."""
     if p.empty_samples > 1 and p.solver == "pairwise":
         raise ParameterError(
             f"empty_samples is {p.empty_samples}, but solver='pairwise' ends when a share "
             "of many samples is empty; choose the solver 'mfw', 'fw' or 'cvm', or leave "
             "empty_samples out"
         )
-
-
-def _check_disk_cache(p: TrainingParameters) -> None:
-    """Refuse a disk cache that no run would use."""
     if p.disk_cache_bytes() and p.working_set != "all":
         raise ParameterError(
             "disk_cache keeps the kernel rows of working_set='all'; those of other runs are "
             "short, and computed again in less time than a disk takes: give that too, or leave "
             "disk_cache out"
+        )
+    _check_shrinking(p)
+    _check_rows_at_once(p)
+    if p.working_set == "all" and not p.certify:
+        raise ParameterError(
+            "certify is False, and such training works on a growing part of the rows, but "
+            "working_set='all' on all of them; leave one of the two out"
         )
 
 
