@@ -48,10 +48,6 @@ SHOWING = 256
 """Least points of a core set from which the share of rows outside is taken."""
 MOST_ROWS = 1 << 14
 """Rows of one product with the core set."""
-MOST_STEPS = 10**6
-"""Most steps to an exact solution, which pair steps may not reach in float32."""
-RECOMPUTED_EVERY = 2.0
-"""Growth of the core set after which its gradient is computed from scratch."""
 
 
 class Farthest(NamedTuple):
@@ -101,14 +97,6 @@ class SampledSearch(Search):
     def _enough(self) -> float:
         return EMPTY if self._certify else EMPTY_ALONE
 
-    def _begin(self, rows: RandomRows) -> None:
-        self.core.add(*self._first_rows(rows))
-        self.core.weights[:] = 1.0 / len(self.core)
-        self.core.recompute()
-        self.count.n_iter += self.core.solve(
-            tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left())
-        )
-
     def _round(self, rows: RandomRows) -> StopReason | None:
         """Look at some samples, and let the farthest points of each join the core set."""
         take = max(1, min(POINTS_OF_A_SAMPLE, self._sample // 2))
@@ -151,9 +139,7 @@ class SampledSearch(Search):
         """Take steps for points of the core set that are outside."""
         core, steps = self.core, STEPS_PER_POINT * n_points
         self.count.n_iter += core.solve(tol=goal, max_steps=min(steps, self.watch.steps_left()))
-        if len(core) >= RECOMPUTED_EVERY * self.count.core_exact:
-            self.count.drift = max(self.count.drift, core.recompute())
-            self.count.core_exact = len(core)
+        self._limit_drift()
         core.drop_weightless()
 
     def _is_for_sweeps(self, share_outside: float) -> bool:

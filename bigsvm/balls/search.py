@@ -41,6 +41,10 @@ FEW_POINTS = 2048
 SHARE_OF_DRAWN = 0.5
 """Least share of the active rows' memory for rows drawn in a pass: with less, there would be more
 passes; with more, the core set would fill earlier."""
+MOST_STEPS = 10**6
+"""Most steps to an exact solution, which pair steps may not reach in float32."""
+RECOMPUTED_EVERY = 2.0
+"""Growth of the core set after which its gradient is computed from scratch."""
 ENDS = (StopReason.SAMPLED, StopReason.CORE_FULL)
 """Stop reasons of a finished search: continuing it would change nothing."""
 
@@ -146,10 +150,6 @@ class Search(ABC):
         """Make an empty core set."""
 
     @abstractmethod
-    def _begin(self, rows: RandomRows) -> None:
-        """Make the exact ball of the first points."""
-
-    @abstractmethod
     def _round(self, rows: RandomRows) -> StopReason | None:
         """Look at the next samples; returns why the search ends, if it does."""
 
@@ -229,6 +229,24 @@ class Search(ABC):
             seconds=count.seconds, seconds_by_phase=count.seconds_by_phase(), drift=count.drift,
         )  # fmt: skip
         return TrainingResult(core.indices[order], alpha, (0.0,), certificate)
+
+    def _begin(self, rows: RandomRows) -> None:
+        """Make the exact ball of the first points."""
+        self.core.add(*self._first_rows(rows))
+        self.core.weights[:] = 1.0 / len(self.core)
+        self.core.recompute()
+        self._solve()
+
+    def _solve(self) -> None:
+        """Take pair steps until the ball of the points is exact."""
+        most = min(MOST_STEPS, self.watch.steps_left())
+        self.count.n_iter += self.core.solve(tol=self._goal(), max_steps=most)
+
+    def _limit_drift(self) -> None:
+        """Compute the gradient from scratch if the core set has grown much since."""
+        if len(self.core) >= RECOMPUTED_EVERY * self.count.core_exact:
+            self.count.drift = max(self.count.drift, self.core.recompute())
+            self.count.core_exact = len(self.core)
 
     def _goal(self) -> float:
         """Frank-Wolfe gap at which a point is no longer outside."""

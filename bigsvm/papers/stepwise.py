@@ -43,10 +43,6 @@ SHARE_OF_STEPS = 0.25
 """Samples of a block, as a share of the steps so far."""
 BLOCK_SHARE = 0.25
 """Share of the active rows' memory, and of the kernel rows', that a block of samples takes."""
-MOST_STEPS = 10**6
-"""Most steps to an exact solution, which pair steps may not reach in float32."""
-RECOMPUTED_EVERY = 2.0
-"""Growth of the core set after which its gradient is computed from scratch."""
 AHEAD = 8
 """Rows whose kernel values with a block are computed together when those of one are needed."""
 FRESH = 4
@@ -97,16 +93,10 @@ class StepwiseSearch(Search):
         return self._dual.solver is Solver.CVM
 
     def _begin(self, rows: RandomRows) -> None:
-        core = self.core
         self._mark()
-        core.add(*self._first_rows(rows))
-        core.weights[:] = 1.0 / len(core)
-        core.recompute()
-        self.count.n_iter += core.solve(
-            tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left())
-        )
+        super()._begin(rows)
         if self.watch.steps_left():
-            core.drop_weightless()
+            self.core.drop_weightless()
             self._at_beginning = None
 
     def _mark(self) -> None:
@@ -144,9 +134,7 @@ class StepwiseSearch(Search):
         self._at_beginning = None
         if not self._is_exact:
             core.drop_weightless()
-        if len(core) >= RECOMPUTED_EVERY * count.core_exact:
-            count.drift = max(count.drift, core.recompute())
-            count.core_exact = len(core)
+        self._limit_drift()
         most = STEPS_OF_A_SOLVED_POINT if self._is_exact else STEPS_OF_A_POINT
         if self._certify and count.n_iter > most * len(core):
             return StopReason.SAMPLED
@@ -177,11 +165,9 @@ class StepwiseSearch(Search):
                 with self.watch.timing("row"):
                     core.fetch(np.array([what]))
             elif code == steps.JOINED:
-                left = self.watch.steps_left()
                 self._absorb(block)
-                most = min(MOST_STEPS, left)
                 with self.watch.timing("step"):
-                    self.count.n_iter += core.solve(tol=self._goal(), max_steps=most)
+                    self._solve()
                 core.counters[steps.STEPS] = self.count.n_iter
                 if not self.watch.steps_left():
                     return StopReason.MAX_ITER
