@@ -17,7 +17,7 @@ from bigsvm.data.rows import RowBlock, rows_at
 from bigsvm.interruption import GivingUp, in_this_context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     import dask.array as da
     from numpy.typing import NDArray
@@ -116,13 +116,6 @@ class RowSource(ABC):
         """Return the same rows for another process, pickled in few bytes; None where they are here.
 
         It opens files or URLs again.
-        """
-        return None
-
-    def maker(self) -> Callable[[Rows], RowSource] | None:
-        """Return what makes this source in another process, given all its rows.
-
-        None where they are not in memory. It has few bytes when it is pickled.
         """
         return None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +50,6 @@ from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.interruption import check_interrupt, checked_between
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import dask.array as da
     from numpy.typing import NDArray
 
@@ -138,12 +134,6 @@ class ArrayRows(RowSource):
         check_interrupt()
         return RowsAt(self._rows, indices)
 
-    def maker(self) -> Callable[[Rows], RowSource]:
-        """Return what makes this source in another process, given all its rows."""
-        empty = copy.copy(self)
-        empty._rows, empty._statistics = None, None
-        return functools.partial(_filled, empty)
-
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
         """Columns that occur; None if all columns are kept."""
         return (
@@ -192,13 +182,6 @@ class ArrayRows(RowSource):
                 statistics.add(rows)
             self._statistics = statistics.result()
         return self._statistics
-
-
-def _filled(empty: ArrayRows, rows: Rows) -> ArrayRows:
-    """Return a source with other rows, of the same type."""
-    source = copy.copy(empty)
-    source._rows = rows
-    return source
 
 
 def as_store(X: Any) -> Store | StorePart | None:

@@ -12,7 +12,6 @@ from bigsvm.executors.messages import Job, Unit
 from bigsvm.executors.passes import results_of
 from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.workforce import Call
-from bigsvm.kernels import Linear
 from bigsvm.processors import one_blas_thread
 
 if TYPE_CHECKING:
@@ -84,8 +83,7 @@ def fold(
         What the function returns.
     """
     workforce.wait_for_workers()
-    # No kernel values are computed.
-    sent = workforce.open_job(Job(source, Linear(), None, 0.0, source.is_sparse))
+    sent = workforce.open_job(Job(source, None, None, 0.0, source.is_sparse))
     calls = []
     for start, stop in spans:
         given = arguments(start, stop)

@@ -92,7 +92,7 @@ class Job(NamedTuple):
     source : RowSource or None
         Rows that another process can read; None if they are sent.
     kernel : Kernel or None
-        None where tasks find kernels of their own.
+        None where tasks find kernels of their own, or compute no kernel values.
     is_sparse : bool
         Whether the rows are sparse.
     convert : callable or None

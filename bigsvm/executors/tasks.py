@@ -146,7 +146,8 @@ def add_up(
     Sums begin at 0 where `initial` is None, and all at the same where it has one row.
     """
     job = PROCESS.job(sent)
-    cost = Cost(job, exact=exact)
+    tiles = job.tiles(exact=exact)
+    cost = Cost(job, tiles)
     moved = sum(piece.nbytes for piece in pieces)
     values = job.unit(unit, 2 * moved)
     rows = RowsAt(values, job.numbers(unit, chosen) - unit.start)
@@ -154,7 +155,6 @@ def add_up(
     sums = np.zeros((len(rows.places), *shape))
     if initial is not None:
         sums[:] = initial
-    tiles = job.tiles(exact=exact)
     for piece in pieces:
         tiles.multiply(rows, *job.packed(piece, exact=exact, most_bytes=2 * moved), sums)
     return cost.done(sums)
@@ -164,7 +164,7 @@ def add_up(
 def take_rows(sent: SentJob, unit: Unit, chosen: Chosen) -> Done:
     """Rows of a unit, by number."""
     job = PROCESS.job(sent)
-    cost = Cost(job, exact=False)
+    cost = Cost(job)
     return cost.done(job.unit(unit, 0)[job.numbers(unit, chosen) - unit.start])
 
 
@@ -173,7 +173,7 @@ def apply_to_rows(
 ) -> Done:
     """Compute a function of the rows of a unit, which are not kept."""
     job = PROCESS.job(sent)
-    cost = Cost(job, exact=False)
+    cost = Cost(job)
     return cost.done(function(job.read(unit), *given))
 
 
@@ -186,8 +186,8 @@ def add_up_halves(sent: SentJob, pieces: list[SentPiece], start: int, stop: int)
     Pieces narrower than a block of PARTNERS_PER_TILE lie within one, as do these rows then.
     """
     job = PROCESS.job(sent)
-    cost = Cost(job, exact=True)
     tiles = job.tiles(exact=True)
+    cost = Cost(job, tiles)
     (own,) = _parts(pieces, start, stop)
     halves = Halves(tiles, own, is_sparse=job.is_sparse)
     for piece in pieces:

@@ -228,22 +228,22 @@ class OpenJob:
 
 
 class Cost:
-    """Measures a task."""
+    """Measures a task of a job; kernel values are those that some tiles count."""
 
-    def __init__(self, job: OpenJob, *, exact: bool) -> None:
-        self._tiles, self._job = job.tiles(exact=exact), job
+    def __init__(self, job: OpenJob, tiles: KernelTiles | None = None) -> None:
+        self._tiles, self._job = tiles, job
         self._before = self._now()
 
     def _now(self) -> tuple[int, int, float, float]:
-        read = self._job.bytes_read
-        return self._tiles.n_evaluations, read, time.perf_counter(), time.thread_time()
+        evaluations = 0 if self._tiles is None else self._tiles.n_evaluations
+        return evaluations, self._job.bytes_read, time.perf_counter(), time.thread_time()
 
-    def done(self, values: Any) -> Done:
-        """Return values with what has been spent."""
+    def done(self, values: Any, others: int = 0) -> Done:
+        """Return values with what has been spent, and other kernel values besides."""
         evaluations, read, wall, cpu = (
             after - before for after, before in zip(self._now(), self._before, strict=True)
         )
-        return Done(values, int(evaluations), int(read), wall, cpu)
+        return Done(values, int(evaluations) + others, int(read), wall, cpu)
 
 
 PROCESS = Process()

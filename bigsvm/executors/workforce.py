@@ -213,6 +213,15 @@ class Workforce:
         self._least_memory = min(sizes, default=self._least_memory)
         return self._least_memory
 
+    def memory_of_task(self, *, share: float = 1.0, common: float = 0.0) -> float:
+        """Bytes that each worker has for a task: a share of its memory, less `common` ones."""
+        sizes = [
+            (share * worker.opened.memory - common) / worker.threads
+            for worker in self.ready()
+            if worker.opened is not None
+        ]
+        return min(sizes, default=0.0)
+
     def wait_for_workers(self) -> None:
         """Wait until all workers that there are have opened, or some after OPEN_SECONDS.
 

@@ -19,9 +19,10 @@ from bigsvm.executors.audit import SHARE, Audit
 from bigsvm.executors.messages import Ascending, Job
 from bigsvm.executors.passes import results_as_done
 from bigsvm.executors.replies import Listed, ReplyError
+from bigsvm.executors.shared import PART_BYTES, buffers_of, split
 from bigsvm.executors.workforce import Call
 from bigsvm.fit.pair_problems import HELD_SHARE
-from bigsvm.fit.pair_tasks import PairGroup, SentProblems, SentRows, SmallClasses, train_pairs
+from bigsvm.fit.pair_tasks import PairGroup, SentBatch, SmallClasses, train_pairs
 from bigsvm.one_vs_one.entries import read_entry
 from bigsvm.one_vs_one.log import Solved, parts_of
 from bigsvm.votes import pair_number
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8, Mask
+    from bigsvm.executors.shared import Part
     from bigsvm.executors.workforce import Workforce
     from bigsvm.fit.log_check import LogCheck
     from bigsvm.fit.pair_problems import Budget, ClassPairs
@@ -46,10 +48,10 @@ TASK_SECONDS = 0.3
 LONG_SECONDS = 60.0
 """Estimated seconds of a pair that is a task only if all workers have such: it is lost with its
 worker, or with this process, while a pair that is trained here is saved."""
-PIECE_BYTES = 4 << 20
-"""Most bytes of rows in a message."""
 DESCRIBED_ROW_BYTES = 24
 """Bytes of a row of a batch here, while it is described: numbers and classes, and their order."""
+TRAITS = ("bytes_per_row", "is_shuffled", "share_drawn")
+"""Attributes of a source that rows of it have to have on a worker."""
 
 
 class PairWorkers:
@@ -133,7 +135,7 @@ class PairWorkers:
             )
             for (places, are_small), of_group in zip(groups, numbers, strict=True)
         ]  # fmt: skip
-        shared = functools.partial(self._pieces, held)
+        shared = functools.partial(self._parts, held)
         results = results_as_done(
             self._force, self._job, calls, shared, name="bigsvm-pairs",
             verify=PairsAudit(self._check, numbers, all_tasks=self._sends_rows).verify,
@@ -159,7 +161,8 @@ class PairWorkers:
         seconds = self._budget.seconds_of_pair(n_rows.astype(np.float64))
         is_small = np.zeros(len(pairs), np.bool_)
         is_small[small] = True
-        room = self._room()
+        # Besides the rows of a batch and their copies.
+        room = self._force.memory_of_task(share=1 - 2 * HELD_SHARE)
         others = np.flatnonzero(~is_small & self._fits(n_rows, room))
         others = others[np.argsort(-seconds[others], kind="stable")]
         long = int(np.count_nonzero(seconds[others] > LONG_SECONDS))
@@ -182,48 +185,31 @@ class PairWorkers:
         ]
         return np.array(fits, np.bool_)[of_size]
 
-    def _room(self) -> float:
-        """Bytes that each worker has for a task, besides the rows of a batch and their copies."""
-        rooms = [
-            (1 - 2 * HELD_SHARE) * worker.opened.memory / worker.threads
-            for worker in self._force.ready()
-            if worker.opened is not None
-        ]
-        return min(rooms, default=0.0)
-
     def _group(self, pairs: I8, *, are_small: bool) -> PairGroup:
         sizes = np.unique(self._rows.sizes[pairs].sum(axis=1)).tolist()
         return PairGroup(pairs, are_small, {size: self._plan(size) for size in sizes})
 
     # -- what is sent ----------------------------------------------------------------------------
 
-    def _pieces(self, held: I8, name: str) -> Iterator[SentProblems | SentRows]:
+    def _parts(self, held: I8, name: str) -> Iterator[Part]:
         """Yield the problems, and the rows of some classes, ascending."""
-        small, source, n_bytes = self._small, self._rows.source, self._budget.small_bytes
-        yield SentProblems(
-            name, self._problem, self._parameters,
-            most_held_rows=self._budget.most_held_rows,
-            small=None if small is None else SmallClasses(n_bytes, small.most_rows),
-            source=source,
-        )  # fmt: skip
-        classes = held.tolist()
-        numbers = np.concatenate([self._rows.of(one) for one in classes])
+        small, source, weights = self._small, self._rows.source, self._problem.weights
+        numbers = np.concatenate([self._rows.of(one) for one in held.tolist()])
         order = np.argsort(numbers, kind="stable")
-        numbers = numbers[order]
+        numbers = numbers[order].astype(np.int64)
         codes: Any = held.astype(np.min_scalar_type(int(held.max())))
         codes = np.repeat(codes, self._rows.sizes[held])[order]
         del order
-        each = source.bytes_per_row if self._sends_rows else DESCRIBED_ROW_BYTES
-        step = max(1, int(PIECE_BYTES / max(each, 1.0)))
-        weights: F8 | None = self._problem.weights
-        for low in range(0, len(numbers), step):
-            some = numbers[low : low + step].astype(np.int64)
-            yield SentRows(
-                Ascending.of(some),
-                codes[low : low + step],
-                None if weights is None else weights[some],
-                source.take(some) if self._sends_rows else None,
-            )
+        batch = SentBatch(
+            self._problem.among(None if weights is None else weights[numbers]), self._parameters,
+            self._budget.most_held_rows,
+            None if small is None else SmallClasses(self._budget.small_bytes, small.most_rows),
+            Ascending.of(numbers), codes, {name: getattr(source, name) for name in TRAITS},
+        )  # fmt: skip
+        step = max(1, int(PART_BYTES / max(source.bytes_per_row, 1.0)))
+        spans = range(0, len(numbers), step) if self._sends_rows else range(0)
+        rows = (source.take(numbers[low : low + step]) for low in spans)
+        yield from split(name, buffers_of(batch), rows)
 
 
 class PairsAudit(Audit):

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import pickle
-import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,13 +17,15 @@ from sklearn.base import clone
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.budget import show_bytes
-from bigsvm.data.rows import bytes_of, stack_rows
-from bigsvm.errors import BigsvmError, ClusterError, MemoryBudgetError
+from bigsvm.data.sources import ArrayRows
+from bigsvm.errors import BigsvmError, MemoryBudgetError
 from bigsvm.estimators.watching import callbacks_of
-from bigsvm.executors.messages import Done, Job
+from bigsvm.executors.messages import Job
 from bigsvm.executors.passes import results_as_done
 from bigsvm.executors.replies import Listed
+from bigsvm.executors.shared import buffers_of, put_together, split
 from bigsvm.executors.tasks import open_job, watch_for_end
+from bigsvm.executors.worker_state import Cost
 from bigsvm.executors.workforce import Call
 from bigsvm.fit.forecast import projected_parts
 from bigsvm.fit.trainer import workforce_of
@@ -38,66 +38,23 @@ from bigsvm.selection.record import FoldFit, Record
 from bigsvm.training import events
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
-    from bigsvm.data.row_source import RowSource
-    from bigsvm.executors.messages import SentJob
+    from bigsvm.executors.messages import Done, SentJob
+    from bigsvm.executors.shared import Part
     from bigsvm.executors.worker_state import OpenJob
     from bigsvm.executors.workforce import Workforce
+    from bigsvm.selection.common import Data
     from bigsvm.selection.fits import FoldFits
+    from bigsvm.selection.folds import Fold
     from bigsvm.selection.lines import Line
 
 logger = logging.getLogger("bigsvm")
 
-PIECE_BYTES = 4 << 20
-"""Most bytes of rows, or of their values, in a message."""
 BYTES_OF_FIT = 4096
 """Bytes of a result in a message, about: its certificate has most of them."""
 ROW_BYTES = 24
 """Bytes of a row while a line is fitted: its weight, what it is tested by, and its prediction."""
-
-
-class SentFits:
-    """The fits of a data set without its rows, as they are sent to workers.
-
-    Parameters
-    ----------
-    name : str
-        The rows are kept under it.
-    pickled : bytes
-        Of the emptied `FoldFits`; of what makes its source of rows that are sent, or None; and of
-        all lines.
-    """
-
-    def __init__(self, name: str, pickled: bytes) -> None:
-        self.name, self.pickled = name, pickled
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that are sent."""
-        return len(self.pickled)
-
-
-class SentPart:
-    """Some values of the rows, as they are sent to workers.
-
-    Parameters
-    ----------
-    name : tuple
-        Whose part it is: ``("rows",)``, ``("labels",)``, ``("test", number of the fold)``, …
-    values : array or CSR rows
-    """
-
-    def __init__(self, name: tuple[Any, ...], values: Any) -> None:
-        self.name, self.values = name, values
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values."""
-        return bytes_of(self.values)
-
-    def __sizeof__(self) -> int:
-        return 100 + self.nbytes
 
 
 class LineResult(NamedTuple):
@@ -208,11 +165,15 @@ def _fitted_by_workers(
 ) -> Generator[tuple[int, LineResult]]:
     """Yield the results of those lines that fit a worker, as they arrive."""
     source = fits.data.source
-    portable, maker = source.portable(), source.maker()
-    if not numbers or (portable is None and maker is None):
+    portable = source.portable()
+    if not numbers or (portable is None and not isinstance(source, ArrayRows)):
         return
-    pickled = _pickled((fits.emptied(), maker, list(lines)))
-    if pickled is None:
+    data = fits.data._replace(source=portable or source)
+    try:
+        shared = buffers_of((fits.emptied(), data, fits.folds, list(lines)))
+    except Exception as error:
+        # Scores and kernels may be anything. What cannot be sent is computed here all the same.
+        logger.debug("lines are fitted here, as they cannot be sent to workers: %s", error)
         return
 
     sent: list[int] = []
@@ -245,11 +206,9 @@ def _fitted_by_workers(
             for number in sent
         ]  # fmt: skip
 
-        def pieces(unique: str) -> Iterator[SentFits | SentPart]:
-            yield SentFits(unique, pickled)
-            yield from _parts(fits, rows_are_sent=portable is None)
-
-        results = results_as_done(workforce, job, calls, pieces, name=name)
+        results = results_as_done(
+            workforce, job, calls, lambda unique: split(unique, shared), name=name
+        )
         for place, made in checked(results, check):
             done += 1
             yield sent[place], made.values[0]
@@ -275,32 +234,14 @@ def _fault_of(line: Line, place: int, result: Any) -> str:
     return "" if is_right else f"returned a wrong result of a fit ({type(result).__name__})"
 
 
-def _pickled(values: tuple[Any, ...]) -> bytes | None:
-    """Pickle fits and lines as Dask does; None where a score or a parameter cannot be pickled."""
-    from distributed.protocol.pickle import dumps
-
-    try:
-        pickled: bytes = dumps(values)
-    except Exception as error:
-        # Scores and kernels may be anything. What cannot be sent is computed here all the same.
-        logger.debug("lines are fitted here, as they cannot be sent to workers: %s", error)
-        return None
-    return pickled
-
-
 def _bytes_for_task(workforce: Workforce, fits: FoldFits, *, rows_are_sent: bool) -> float:
     """Bytes that each worker has for a task, besides what all tasks have in common."""
     data = fits.data
     common = data.nbytes + sum(fold.nbytes for fold in fits.folds)
     if rows_are_sent:
         common += int(data.source.n_rows * data.source.bytes_per_row)
-    sizes = [
-        # What is sent in pieces is there twice, as it came and put together.
-        (worker.opened.memory - 2 * common) / worker.threads
-        for worker in workforce.ready()
-        if worker.opened is not None
-    ]
-    return min(sizes, default=0.0)
+    # What is sent is there twice, as it came and put together.
+    return workforce.memory_of_task(common=2 * common)
 
 
 def _bytes_of_task(fits: FoldFits, line: Line) -> float:
@@ -321,43 +262,17 @@ def _bytes_of_task(fits: FoldFits, line: Line) -> float:
     return needed + ROW_BYTES * fits.data.source.n_rows
 
 
-def _parts(fits: FoldFits, *, rows_are_sent: bool) -> Iterator[SentPart]:
-    """Yield what all lines have in common, piece by piece."""
-    data = fits.data
-    arrays = [("labels", data.labels), ("weights", data.weights)]
-    if data.truth is not data.labels:
-        arrays.append(("truth", data.truth))
-    folds = [
-        ((which, number), rows)
-        for number, fold in enumerate(fits.folds)
-        for which, rows in zip(("test", "train"), fold, strict=True)
-    ]
-    for name, values in [*(((name,), values) for name, values in arrays), *folds]:
-        if values is not None:
-            step = max(1, PIECE_BYTES // max(values.itemsize, 1))
-            for low in range(0, len(values), step):
-                yield SentPart(name, values[low : low + step])
-    if rows_are_sent:
-        source = data.source
-        step = max(1, int(PIECE_BYTES / max(source.bytes_per_row, 1.0)))
-        for low in range(0, source.n_rows, step):
-            yield SentPart(("rows",), source.read(low, min(low + step, source.n_rows)))
-
-
 # -- on a worker ---------------------------------------------------------------------------------
 
 
-def fit_line_here(sent: SentJob, pieces: list[Any], number: int) -> Done:
+def fit_line_here(sent: SentJob, parts: list[Part], number: int) -> Done:
     """Fit one of the lines; the values of the result are a `LineResult`.
 
     It ends early if the result is not needed any more.
     """
-    wall, cpu = time.perf_counter(), time.thread_time()
     job = open_job(sent)
-    before = job.bytes_read
-    about: SentFits = pieces[0]
-    common: tuple[FoldFits, list[Line]]
-    common = job.kept((about.name,), lambda: _put_together(job, pieces), 0)
+    cost = Cost(job)
+    empty, data, folds, lines = job.kept((parts[0].name,), lambda: _put_together(job, parts), 0)
     told: list[events.ManyClasses | events.ClassesLeftOut] = []
 
     def listener(event: events.Event) -> None:
@@ -365,12 +280,12 @@ def fit_line_here(sent: SentJob, pieces: list[Any], number: int) -> Done:
             told.append(event)
 
     hooks = events.Hooks(listener=listener, interrupted=watch_for_end())
-    fits = common[0].filled(common[0].data, common[0].folds, hooks)
+    fits = empty.filled(data, folds, hooks)
     results: list[tuple[int, int, FoldFit | BigsvmError]] = []
     ended = None
     with one_thread(), suppress(KeyboardInterrupt):
         try:
-            for fit in fit_line(fits, common[1][number]):
+            for fit in fit_line(fits, lines[number]):
                 outcome = fit.error if fit.fitted is None else fit.fitted.result
                 assert outcome is not None
                 results.append((fit.point, fit.fold, outcome))
@@ -382,38 +297,14 @@ def fit_line_here(sent: SentJob, pieces: list[Any], number: int) -> Done:
         for _, _, fit in results
         if not isinstance(fit, BigsvmError)
     )
-    return Done(
-        [LineResult(results, ended, told)], evaluations, job.bytes_read - before,
-        time.perf_counter() - wall, time.thread_time() - cpu,
-    )  # fmt: skip
+    return cost.done([LineResult(results, ended, told)], evaluations)
 
 
-def _put_together(job: OpenJob, pieces: list[Any]) -> tuple[tuple[FoldFits, list[Line]], int]:
-    """Put fits and their rows together, and the lines; also returns the bytes of the rows."""
-    about: SentFits = pieces[0]
-    try:
-        empty, maker, lines = pickle.loads(about.pickled)
-    except (ImportError, AttributeError) as error:
-        raise ClusterError(
-            f"cannot open the scores or the kernel of the run ({error}); those of your own must be "
-            "in a module that workers can import"
-        ) from error
-    parts: dict[tuple[Any, ...], list[Any]] = {}
-    for piece in pieces[1:]:
-        parts.setdefault(piece.name, []).append(piece.values)
-    source: RowSource
-    n_bytes = 0
-    if job.source is None:
-        rows = parts.pop(("rows",))
-        first = rows[0]
-        values = stack_rows(rows, first.shape[1], first.dtype, sparse=job.is_sparse)
-        source, n_bytes = maker(values), bytes_of(values)
-    else:
-        source = job.source
-    arrays = {name: np.concatenate(some) for name, some in parts.items()}
-    labels = arrays.get(("labels",))
-    data = Data(source, labels, arrays.get(("truth",), labels), arrays.get(("weights",)))
-    n_folds = sum(name[0] == "test" for name in arrays)
-    folds = [Fold(arrays["test", k], arrays.get(("train", k))) for k in range(n_folds)]
-    n_bytes += sum(array.nbytes for array in arrays.values())
-    return (empty.filled(data, folds, events.Hooks()), lines), n_bytes
+def _put_together(
+    job: OpenJob, parts: list[Part]
+) -> tuple[tuple[FoldFits, Data, list[Fold], list[Line]], int]:
+    """Put fits and their rows together, and the lines; also returns their bytes."""
+    (empty, data, folds, lines), _ = put_together(parts)
+    if job.source is not None:
+        data = data._replace(source=job.source)
+    return (empty, data, folds, lines), sum(part.nbytes for part in parts)

@@ -239,19 +239,6 @@ def test_types_are_kept_exactly(given, expected):
     assert as_row_source(np.ones((2, 2), given)).dtype == expected
 
 
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_rows_in_memory_are_made_again_elsewhere(form):
-    matrix = make_matrix()
-    source = ArrayRows(form(matrix))
-    source.column_means()
-    pickled = pickle.dumps(source.maker())
-    assert len(pickled) < matrix.nbytes / 20
-    made = pickle.loads(pickled)(source.read(0, 1000))
-    assert made.fingerprint() == source.fingerprint()
-    assert made.bytes_per_row == source.bytes_per_row
-    np.testing.assert_array_equal(made.column_means(), source.column_means())
-
-
 def test_lists_and_sources_are_taken():
     source = as_row_source([[1, 2], [3, 4]])
     assert as_row_source(source) is source
