@@ -130,6 +130,18 @@ class Audit:
             self._seen.add(worker)
         return place
 
+    def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
+        """Return whether some of the values that a worker returned for a call were computed again.
+
+        `exactly` says whether they have to have the same bits.
+
+        Raises
+        ------
+        ReplyError
+            They are wrong.
+        """
+        raise NotImplementedError
+
     def finish(self) -> None:
         """Check what is left at the end of the pass."""
 
@@ -149,7 +161,7 @@ class RowsAudit(Audit):
         self._auditor, self._rows = auditor, rows
 
     def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
-        """Check a row of a reply, if it was chosen or is the worker's first; see `Verify`."""
+        """Check a row of a reply, if it was chosen or is the worker's first; see `Audit`."""
         place = self.place(number, worker)
         if place is None:
             return False
@@ -223,7 +235,7 @@ class SumsAudit(Audit):
             yield piece
 
     def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
-        """Check a sum of a reply, if it was chosen or the worker is new; see `Verify`.
+        """Check a sum of a reply, if it was chosen or the worker is new; see `Audit`.
 
         Where sums are not finite, one of them is checked: it may be due to the rows.
         """

@@ -15,7 +15,7 @@ from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
 from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
 from bigsvm.executors.executor import Executor, Partial, WeightedRows
-from bigsvm.executors.messages import Ascending, Chosen, Job, NamedRows, Unit
+from bigsvm.executors.messages import Ascending, Chosen, Job, Unit
 from bigsvm.executors.passes import results_of
 from bigsvm.executors.replies import Expected
 from bigsvm.executors.workforce import Call
@@ -67,7 +67,7 @@ class ClusterExecutor(Executor):
         Rows to compute sums for. Workers open them again if they can, else units are sent.
     tiles : KernelTiles
         Their kernel, centre and offset are used, and their dtype in `run`; evaluations on workers
-        are added to their count by `at_rows` and `halves`.
+        are added to their count by `at_rows` and `exact_halves`.
     block_bytes : int
         Bytes for results that wait for an earlier one.
     name : str
@@ -102,8 +102,6 @@ class ClusterExecutor(Executor):
         self._fill = self._with_rows if portable is None else None
         self._unit_bytes = UNIT_BYTES if portable is not None else SENT_UNIT_BYTES
         self._align = max(1, (portable or source).row_alignment)
-        self._among: I8 | None = None
-        self._among_name, self._told, self._numbers = "", set[int](), itertools.count()
         if self._blocks is not None:
             for start, address in self._blocks.holders().items():
                 (unit,) = self._units(start, start + 1)
@@ -123,7 +121,7 @@ class ClusterExecutor(Executor):
             return super().among(rows, at, places, weights, tiles=tiles)
         held = WeightedRows.held(rows.at_places(places[moved]), weights[moved])
         exact = bool(tiles.dtype == np.float64)
-        return self.at_rows(rows.indices[at], held, exact=exact, among=rows.indices)
+        return self.at_rows(rows.indices[at], held, exact=exact)
 
     def exact_at(
         self, rows: I8, support: I8, weights: F8, gather: Gather, *, tiles: KernelTiles, step: int
@@ -139,7 +137,24 @@ class ClusterExecutor(Executor):
         """``K(support, support) @ weights`` in float64; see `Products.exact_halves`."""
         if not self.is_worth_sending(len(support), len(support), exact=True):
             return super().exact_halves(support, weights, gather, tiles=tiles, step=step)
-        return self.halves(support, _gathered(support, weights, gather, step))
+        weighted = _gathered(support, weights, gather, step)
+        self._check_memory(weighted)
+        width = EVALUATIONS_PER_TASK // max(4 * weighted.n, 1)
+        each = max(PARTNERS_PER_TILE, in_whole_tiles(max(width, PARTNERS_PER_TILE)))
+        spans = [
+            (low, min(low + each, stop))
+            for start, stop in weighted.spans()
+            for low in range(start, stop, each)
+        ]
+        calls = [
+            Call(tasks.add_up_halves, None, span, _sums(span[1] - span[0], weighted), 16)
+            for span in spans
+        ]
+        audit = SumsAudit(
+            self._auditor, weighted, [stop - start for start, stop in spans],
+            lambda number: np.arange(*spans[number]), exact=True, among=support,
+        )  # fmt: skip
+        return self._sums_of(weighted.n, calls, weighted, "bigsvm-certificate", audit)
 
     @cached_property
     def _edges(self) -> I8:
@@ -246,14 +261,7 @@ class ClusterExecutor(Executor):
         there = 2 * LATENCY + moved / BANDWIDTH + n_rows * n_partners * each / self.threads
         return n_rows > 0 and here > there
 
-    def at_rows(
-        self,
-        rows: I8,
-        weighted: WeightedRows,
-        *,
-        exact: bool,
-        among: I8 | None = None,
-    ) -> F8:
+    def at_rows(self, rows: I8, weighted: WeightedRows, *, exact: bool) -> F8:
         """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k).
 
         Parameters
@@ -262,23 +270,12 @@ class ClusterExecutor(Executor):
         weighted : WeightedRows
         exact : bool
             Whether kernel values are float64.
-        among : (b,) int64, optional
-            Ascending rows that have all others, and that several calls are given: workers keep
-            them.
         """
         self._check_memory(weighted)
         asked: list[I8] = []
         calls: list[Call] = []
         step = self._rows_per_task(weighted)
-        if among is not None:
-            self._name_rows(among)
         for unit, numbers in self._by_unit(rows):
-            if among is not None and len(numbers) <= step:
-                call = self._call_among(unit, numbers, among, weighted, exact=exact)
-                seconds = self._seconds_of(len(numbers), weighted, exact=exact)
-                calls.append(call._replace(seconds=seconds))
-                asked.append(numbers)
-                continue
             for low in range(0, len(numbers), step):
                 some = numbers[low : low + step]
                 chosen = _chosen(some)
@@ -288,70 +285,11 @@ class ClusterExecutor(Executor):
                     Call(tasks.add_up, unit, given, expected, chosen.nbytes, seconds=seconds)
                 )
                 asked.append(some)
-        sums, first = np.empty((len(rows), *weighted.sums_shape)), 0
         name = "bigsvm-certificate" if exact else "bigsvm-active"
         audit = SumsAudit(
             self._auditor, weighted, [len(some) for some in asked], asked.__getitem__, exact=exact
         )
-        for done in self._run(calls, weighted, name, audit):
-            sums[first : first + len(done.values)] = done.values
-            first += len(done.values)
-            self._tiles.n_evaluations += done.evaluations
-        return sums
-
-    def _name_rows(self, among: I8) -> None:
-        """Give rows a name, unless they are those of the last call."""
-        if among is not self._among:
-            self._among, self._told = among, set()
-            self._among_name = f"{self._sent.name}-{next(self._numbers)}"
-
-    def _call_among(
-        self, unit: Unit, numbers: I8, among: I8, weighted: WeightedRows, *, exact: bool
-    ) -> Call:
-        """Ask for products of some of the rows that have a name."""
-        of_unit = _between(among, unit.start, unit.stop)
-        skipped = np.flatnonzero(np.isin(of_unit, numbers, assume_unique=True, invert=True))
-        short, full = (
-            Chosen(
-                unit.start, unit.stop, NamedRows(self._among_name, listed),
-                Ascending.of(skipped) if len(skipped) else None,
-            )
-            for listed in (None, Ascending.of(of_unit))
-        )  # fmt: skip
-        first = full if unit.start not in self._told else short
-        self._told.add(unit.start)
-        return Call(
-            tasks.add_up, unit, (first, None, exact), _sums(len(numbers), weighted), first.nbytes,
-            ((full, None, exact), full.nbytes),
-        )  # fmt: skip
-
-    def halves(self, rows: I8, weighted: WeightedRows) -> F8:
-        """``K(weighted, weighted) @ weights`` in float64, with the bits of `multiply_half`.
-
-        `rows` (p,) are the numbers of the weighted rows.
-        """
-        self._check_memory(weighted)
-        width = EVALUATIONS_PER_TASK // max(4 * weighted.n, 1)
-        step = max(PARTNERS_PER_TILE, in_whole_tiles(max(width, PARTNERS_PER_TILE)))
-        spans = [
-            (low, min(low + step, stop))
-            for start, stop in weighted.spans()
-            for low in range(start, stop, step)
-        ]
-        calls = [
-            Call(tasks.add_up_halves, None, span, _sums(span[1] - span[0], weighted), 16)
-            for span in spans
-        ]
-        audit = SumsAudit(
-            self._auditor, weighted, [stop - start for start, stop in spans],
-            lambda number: np.arange(*spans[number]), exact=True, among=rows,
-        )  # fmt: skip
-        sums, first = np.empty((weighted.n, *weighted.sums_shape)), 0
-        for done in self._run(calls, weighted, "bigsvm-certificate", audit):
-            sums[first : first + len(done.values)] = done.values
-            first += len(done.values)
-            self._tiles.n_evaluations += done.evaluations
-        return sums
+        return self._sums_of(len(rows), calls, weighted, name, audit)
 
     def take(self, indices: I8) -> Rows:
         """Rows at `indices` (any order), in that order; workers read them."""
@@ -399,14 +337,21 @@ class ClusterExecutor(Executor):
         each = 8 * n_functions * min(self.unit_rows, SUMS_PER_TASK // n_functions + 1)
         ahead = max(self._block_bytes // each, 2 * self.threads)
         shared = audit.sent if isinstance(audit, SumsAudit) else None
-        try:
-            yield from results_of(
-                self._force, self._sent, calls, shared, name=name, ahead=ahead,
-                fill=self._fill, verify=audit.verify,
-            )  # fmt: skip
-            audit.finish()
-        finally:
-            self._force.traffic.evaluations_checked += audit.n_evaluations
+        return results_of(
+            self._force, self._sent, calls, shared, name=name, ahead=ahead,
+            fill=self._fill, audit=audit,
+        )  # fmt: skip
+
+    def _sums_of(
+        self, n_rows: int, calls: list[Call], weighted: WeightedRows, name: str, audit: SumsAudit
+    ) -> F8:
+        """Put the sums of all calls in one array."""
+        sums, first = np.empty((n_rows, *weighted.sums_shape)), 0
+        for done in self._run(calls, weighted, name, audit):
+            sums[first : first + len(done.values)] = done.values
+            first += len(done.values)
+            self._tiles.n_evaluations += done.evaluations
+        return sums
 
     def _with_rows(self, unit: Unit) -> tuple[Unit, int]:
         """Return a unit with its rows, or with Dask's future of them; and the bytes to send."""

@@ -42,7 +42,7 @@ class SpansAudit(Audit):
         self._compute = compute
 
     def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
-        """Check the result of a span, if it was chosen or is the worker's first; see `Verify`."""
+        """Check the result of a span, if it was chosen or is the worker's first; see `Audit`."""
         if self.place(number, worker) is None:
             return False
         with one_blas_thread():
@@ -95,7 +95,6 @@ def fold(
         lambda number: function(source.read(*spans[number]), *arguments(*spans[number])), len(spans)
     )
     for done in results_of(
-        workforce, sent, calls,
-        name="bigsvm-statistics", ahead=ahead, verify=audit.verify,
-    ):  # fmt: skip
+        workforce, sent, calls, name="bigsvm-statistics", ahead=ahead, audit=audit
+    ):
         yield done.values

@@ -49,16 +49,6 @@ class Ascending(NamedTuple):
         return 8 + len(self.steps)
 
 
-class NamedRows(NamedTuple):
-    """Rows of a unit that a worker keeps under a name, as many products ask for them.
-
-    `rows` has them the first time.
-    """
-
-    name: str
-    rows: Ascending | None
-
-
 class SentPiece:
     """Rows and weights under a name of their own, as they are sent to workers.
 
@@ -131,26 +121,27 @@ class Unit(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Rows of a unit: those `listed`, or ``start … stop - 1``; without those at `skipped` places.
+    """Rows of a unit: those `listed`, or ``start … stop - 1`` without those at `skipped` places.
 
-    Listed numbers are those of the source, places are counted from the first row chosen.
+    Listed numbers are those of the source, places are counted from `start`.
     """
 
     start: int
     stop: int
-    listed: Ascending | NamedRows | None = None
+    listed: Ascending | None = None
     skipped: Ascending | None = None
 
-    def kept(self, listed: I8 | None = None) -> I8:
-        """Return the numbers of the rows, ascending, where `listed` ones have these numbers."""
-        rows = np.arange(self.start, self.stop) if listed is None else listed
+    def kept(self) -> I8:
+        """Return the numbers of the rows, ascending."""
+        if self.listed is not None:
+            return self.listed.numbers()
+        rows = np.arange(self.start, self.stop)
         return rows if self.skipped is None else np.delete(rows, self.skipped.numbers())
 
     @property
     def nbytes(self) -> int:
         """Bytes that are sent."""
-        listed = self.listed.rows if isinstance(self.listed, NamedRows) else self.listed
-        return 16 + sum(part.nbytes for part in (listed, self.skipped) if part is not None)
+        return 16 + sum(part.nbytes for part in (self.listed, self.skipped) if part is not None)
 
 
 class NotKept(NamedTuple):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from bigsvm.executors.messages import Done, SentJob, Unit
+    from bigsvm.executors.audit import Audit
+    from bigsvm.executors.messages import Done, SentJob, SentPiece, Unit
+    from bigsvm.executors.shared import Part
     from bigsvm.executors.workforce import Call, Worker, Workforce
+
+    Sent: TypeAlias = Part | SentPiece | SentJob
 
 TASKS_PER_THREAD = 2
 """Tasks that a thread of a worker has at a time: one is computed, one waits for it."""
@@ -50,29 +55,6 @@ SHARED_JOB_BYTES = 100_000
 """A job that is larger is sent to each worker once, not with each task."""
 
 
-class Sent(Protocol):
-    """A part of what all tasks share; of a class of its own, as Dask takes tuples apart."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its arrays; some megabytes at most."""
-
-
-class Verify(Protocol):
-    """Computes a part of some results again."""
-
-    def __call__(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
-        """Return whether it was computed again: the values of a call, from a worker.
-
-        `exactly` says whether it has to have the same bits.
-
-        Raises
-        ------
-        ReplyError
-            It is wrong.
-        """
-
-
 def results_of(
     workforce: Workforce,
     sent: SentJob,
@@ -82,7 +64,7 @@ def results_of(
     name: str,
     ahead: int,
     fill: Callable[[Unit], tuple[Unit, int]] | None = None,
-    verify: Verify | None = None,
+    audit: Audit | None = None,
 ) -> Iterator[Done]:
     """Yield the results of some calls, in their order.
 
@@ -101,21 +83,19 @@ def results_of(
     fill : callable, optional
         Returns a unit with its rows, and the bytes of these that are sent from here; for jobs
         without a source.
-    verify : Verify, optional
+    audit : Audit, optional
         Computes some of the results again.
     """
-    under_way = Pass(
-        workforce, sent, calls, shared, name=name, ahead=ahead, fill=fill, verify=verify
-    )  # fmt: skip
-    try:
+    under_way = Pass(workforce, sent, calls, shared, name=name, ahead=ahead, fill=fill, audit=audit)
+    with closing(under_way):
         for number in range(len(calls)):
             under_way.top_up(number)
             while number not in under_way.results:
                 workforce.step()
                 under_way.top_up(number)
             yield under_way.results.pop(number)
-    finally:
-        under_way.close()
+        if audit is not None:
+            audit.finish()
 
 
 def results_as_done(
@@ -125,7 +105,7 @@ def results_as_done(
     shared: Callable[[str], Iterator[Sent]] | None = None,
     *,
     name: str,
-    verify: Verify | None = None,
+    audit: Audit | None = None,
 ) -> Iterator[tuple[int, Done]]:
     """Yield the number of each call and its result as soon as there is one.
 
@@ -133,10 +113,10 @@ def results_as_done(
     long its tasks take. The parameters are those of `results_of`.
     """
     under_way = Pass(
-        workforce, sent, calls, shared, name=name, ahead=len(calls), are_long=True, verify=verify
+        workforce, sent, calls, shared, name=name, ahead=len(calls), are_long=True, audit=audit
     )  # fmt: skip
     left = len(calls)
-    try:
+    with closing(under_way):
         while left:
             under_way.top_up(0)
             if not under_way.results:
@@ -146,15 +126,13 @@ def results_as_done(
                 yield under_way.results.popitem()
             if left:
                 check_interrupt()  # also where there always is a result; none is lost if it raises
-    finally:
-        under_way.close()
 
 
 @dataclass(eq=False)
 class _Flight:
     """A task on its way with some calls; once given up, other workers do these too.
 
-    `in_full` are the calls that were sent with all that they refer to.
+    `in_full` are the calls that were sent with the rows of their units.
     """
 
     numbers: list[int]
@@ -223,9 +201,9 @@ class Pass:
         ahead: int,
         fill: Callable[[Unit], tuple[Unit, int]] | None = None,
         are_long: bool = False,
-        verify: Verify | None = None,
+        audit: Audit | None = None,
     ) -> None:
-        self._verify = verify
+        self._audit = audit
         self._workforce, self._sent, self._calls = workforce, sent, calls
         self._to_share, self._name, self._ahead = shared, name, max(ahead, 1)
         self._fill, self._are_long = fill, are_long
@@ -280,6 +258,8 @@ class Pass:
 
     def close(self) -> None:
         """Give up what is under way."""
+        if self._audit is not None:
+            self._workforce.traffic.evaluations_checked += self._audit.n_evaluations
         for sharing in self._sharing:
             sharing.cancel()
         self._drop(self._flights)
@@ -310,8 +290,6 @@ class Pass:
         """Return the unit and the arguments of a call, and count their bytes."""
         call, traffic = self._calls[number], self._workforce.traffic
         unit, given, n_bytes = call.unit, list(call.arguments), call.nbytes
-        if number in self._in_full and call.in_full is not None:
-            given, n_bytes = list(call.in_full[0]), call.in_full[1]
         if unit is not None:
             if number in self._in_full and self._fill is not None:
                 unit, more = self._fill(unit)
@@ -369,8 +347,10 @@ class Pass:
             self._in_full.add(number)
             self._queues.repeat(number, worker)
             return
-        if self._verify is not None:
-            sound = self._verify(number, worker.address, done.values, exactly=worker.has_same_bits)
+        if self._audit is not None:
+            sound = self._audit.verify(
+                number, worker.address, done.values, exactly=worker.has_same_bits
+            )
             worker.n_unchecked = 0 if sound else worker.n_unchecked + 1
         self._arrived.add(number)
         self.results[number] = done

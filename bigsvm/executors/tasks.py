@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,31 +107,22 @@ def forget_job(name: str) -> None:
 
 
 def each(
-    function: Callable[..., Done | NotKept],
+    function: Callable[..., Done],
     sent: SentJob,
     shared: list[Any] | None,
     calls: list[list[Any]],
 ) -> list[Done | NotKept]:
     """Do some calls of a task, which share the job and what every worker was sent."""
     before = [sent] if shared is None else [sent, shared]
-    answers = (function(*before, *given) for given in calls)
-    return [done if isinstance(done, NotKept) else replies.sign(done) for done in answers]
-
-
-def may_lack(task: Callable[..., Done]) -> Callable[..., Done | NotKept]:
-    """Have a task say so where the worker does not keep what it refers to."""
-
-    @functools.wraps(task)
-    def answer(*given: Any) -> Done | NotKept:
+    answers: list[Done | NotKept] = []
+    for given in calls:
         try:
-            return task(*given)
+            answers.append(replies.sign(function(*before, *given)))
         except NotKeptError:
-            return NotKept()
+            answers.append(NotKept())
+    return answers
 
-    return answer
 
-
-@may_lack
 def add_up(
     sent: SentJob,
     pieces: list[SentPiece],
@@ -150,7 +140,7 @@ def add_up(
     cost = Cost(job, tiles)
     moved = sum(piece.nbytes for piece in pieces)
     values = job.unit(unit, 2 * moved)
-    rows = RowsAt(values, job.numbers(unit, chosen) - unit.start)
+    rows = RowsAt(values, chosen.kept() - unit.start)
     shape = pieces[0].weights.shape[1:]
     sums = np.zeros((len(rows.places), *shape))
     if initial is not None:
@@ -160,12 +150,11 @@ def add_up(
     return cost.done(sums)
 
 
-@may_lack
 def take_rows(sent: SentJob, unit: Unit, chosen: Chosen) -> Done:
     """Rows of a unit, by number."""
     job = PROCESS.job(sent)
     cost = Cost(job)
-    return cost.done(job.unit(unit, 0)[job.numbers(unit, chosen) - unit.start])
+    return cost.done(job.unit(unit, 0)[chosen.kept() - unit.start])
 
 
 def apply_to_rows(

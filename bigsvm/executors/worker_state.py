@@ -16,15 +16,15 @@ import numpy as np
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.data.rows import bytes_of
 from bigsvm.errors import ClusterError, DataCorruptionError, StoreError
-from bigsvm.executors.messages import Done, NamedRows
+from bigsvm.executors.messages import Done
 from bigsvm.gram import KernelTiles, Partners
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bigsvm.arrays import F8, I8
+    from bigsvm.arrays import F8
     from bigsvm.data.rows import Rows
-    from bigsvm.executors.messages import Chosen, Job, SentJob, SentPiece, Unit
+    from bigsvm.executors.messages import Job, SentJob, SentPiece, Unit
     from bigsvm.gram.weights import FunctionWeights
 
 JOBS_KEPT = 4
@@ -34,7 +34,7 @@ LEAST_KEPT_BYTES = 16 << 20
 
 
 class NotKeptError(Exception):
-    """A worker does not keep a unit, or a list of rows, that was sent earlier."""
+    """A worker does not keep a unit that was sent earlier."""
 
 
 class _Kept:
@@ -137,27 +137,6 @@ class OpenJob:
         self._convert = job.convert
         self._centre, self._offset = job.centre, job.offset
         self._local = threading.local()
-        self._named: dict[int, tuple[str, I8]] = {}
-
-    def numbers(self, unit: Unit, chosen: Chosen) -> I8:
-        """Numbers of the chosen rows; of each unit the last rows that had a name are kept.
-
-        Raises
-        ------
-        NotKeptError
-        """
-        listed = chosen.listed
-        if not isinstance(listed, NamedRows):
-            return chosen.kept(None if listed is None else listed.numbers())
-        if listed.rows is not None:
-            # Returned as they are: a task of another pass may keep others meanwhile.
-            rows = listed.rows.numbers()
-            self._named[unit.start] = listed.name, rows
-            return chosen.kept(rows)
-        name, kept = self._named.get(unit.start, ("", None))
-        if name != listed.name:
-            raise NotKeptError
-        return chosen.kept(kept)
 
     def tiles(self, *, exact: bool) -> KernelTiles:
         """Tiles of this thread, in float64 if `exact`."""

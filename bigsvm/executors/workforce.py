@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from bigsvm.executors.messages import Done, Job, NotKept, Opened, Unit
+    from bigsvm.executors.messages import Done, Job, Opened, Unit
     from bigsvm.executors.replies import Expected, Listed
 
 UnitKey = tuple[str, int, int]
@@ -60,20 +60,17 @@ class Call(NamedTuple):
         What it has to return.
     nbytes : int
         Bytes of the arguments.
-    in_full : tuple, optional
-        Arguments and their bytes for a worker that does not keep what they refer to.
     seconds : float
         What it takes in one thread, about.
     may_move : bool
         Whether an idle worker should do it that has to read the unit first.
     """
 
-    function: Callable[..., Done | NotKept]
+    function: Callable[..., Done]
     unit: Unit | None
     arguments: tuple[Any, ...]
     expected: Expected | Listed
     nbytes: int = 0
-    in_full: tuple[tuple[Any, ...], int] | None = None
     seconds: float = math.inf
     may_move: bool = False
 

@@ -138,7 +138,7 @@ class PairWorkers:
         shared = functools.partial(self._parts, held)
         results = results_as_done(
             self._force, self._job, calls, shared, name="bigsvm-pairs",
-            verify=PairsAudit(self._check, numbers, all_tasks=self._sends_rows).verify,
+            audit=PairsAudit(self._check, numbers, all_tasks=self._sends_rows),
         )  # fmt: skip
         for number, done in results:
             yield from zip(groups[number][0].tolist(), done.values, strict=True)
@@ -230,7 +230,7 @@ class PairsAudit(Audit):
         self._check, self._numbers = check, numbers
 
     def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
-        """Check a pair of a reply; see `Verify`."""
+        """Check a pair of a reply; see `Audit`."""
         place = self.place(number, worker)
         if place is None:
             return False

@@ -59,7 +59,6 @@ def slow_down(nanoseconds: float, rate: float) -> None:
     """Make the tasks of this process take their time: those of a worker, by its own call."""
     from bigsvm.data.rows import bytes_of
     from bigsvm.executors import tasks
-    from bigsvm.executors.messages import NotKept
 
     pieces_seen: set[str] = set()
 
@@ -68,8 +67,6 @@ def slow_down(nanoseconds: float, rate: float) -> None:
         def sleep_on(*given: Any) -> Any:  # noqa: ANN401 (as what it stands for)
             began = time.perf_counter()
             done = function(*given)
-            if isinstance(done, NotKept):
-                return done
             n_bytes = bytes_of(done.values)
             for piece in given[1] if isinstance(given[1], list) else ():
                 if piece.name not in pieces_seen:
