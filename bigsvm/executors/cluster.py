@@ -147,7 +147,7 @@ class ClusterExecutor(Executor):
             for low in range(start, stop, each)
         ]
         calls = [
-            Call(tasks.add_up_halves, None, span, _sums(span[1] - span[0], weighted), 16)
+            Call(tasks.add_up_halves, None, span, _sums(span[1] - span[0], weighted))
             for span in spans
         ]
         audit = SumsAudit(
@@ -214,12 +214,11 @@ class ClusterExecutor(Executor):
                 first = initial
                 if initial is not None and len(initial) > 1:
                     first = initial[low:high]
-                sent = chosen.nbytes + (0 if first is None else first.nbytes)
                 seconds = self._seconds_of(high - low - len(inside), weighted, exact=exact)
                 calls.append(
                     Call(
                         tasks.add_up, unit, (chosen, first, exact),
-                        _sums(high - low - len(inside), weighted), sent, seconds=seconds,
+                        _sums(high - low - len(inside), weighted), seconds=seconds,
                         may_move=seconds > self._seconds_to_read(unit),
                     )
                 )  # fmt: skip
@@ -281,9 +280,7 @@ class ClusterExecutor(Executor):
                 chosen = _chosen(some)
                 seconds = self._seconds_of(len(some), weighted, exact=exact)
                 given, expected = (chosen, None, exact), _sums(len(some), weighted)
-                calls.append(
-                    Call(tasks.add_up, unit, given, expected, chosen.nbytes, seconds=seconds)
-                )
+                calls.append(Call(tasks.add_up, unit, given, expected, seconds=seconds))
                 asked.append(some)
         name = "bigsvm-certificate" if exact else "bigsvm-active"
         audit = SumsAudit(
@@ -304,11 +301,7 @@ class ClusterExecutor(Executor):
                 chosen = _chosen(some)
                 seconds = len(some) * source.bytes_per_row / BANDWIDTH
                 expected = Expected((len(some), source.n_columns), source.dtype, source.is_sparse)
-                calls.append(
-                    Call(
-                        tasks.take_rows, unit, (chosen,), expected, chosen.nbytes, seconds=seconds
-                    )
-                )  # fmt: skip
+                calls.append(Call(tasks.take_rows, unit, (chosen,), expected, seconds=seconds))
                 asked.append(some)
         audit = RowsAudit(self._auditor, asked)
         if source.is_sparse:

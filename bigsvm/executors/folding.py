@@ -86,10 +86,8 @@ def fold(
     sent = workforce.open_job(Job(source, None, None, 0.0, source.is_sparse))
     calls = []
     for start, stop in spans:
-        given = arguments(start, stop)
-        nbytes = sum(array.nbytes for array in given)
-        unit = Unit(start, stop)
-        calls.append(Call(tasks.apply_to_rows, unit, (function, *given), expected, nbytes))
+        given = (function, *arguments(start, stop))
+        calls.append(Call(tasks.apply_to_rows, Unit(start, stop), given, expected))
     ahead = SPANS_AHEAD * workforce.n_threads
     audit = SpansAudit(
         lambda number: function(source.read(*spans[number]), *arguments(*spans[number])), len(spans)

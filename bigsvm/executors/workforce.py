@@ -58,8 +58,6 @@ class Call(NamedTuple):
         What follows the job, the pieces and the unit.
     expected : Expected or Listed
         What it has to return.
-    nbytes : int
-        Bytes of the arguments.
     seconds : float
         What it takes in one thread, about.
     may_move : bool
@@ -70,9 +68,13 @@ class Call(NamedTuple):
     unit: Unit | None
     arguments: tuple[Any, ...]
     expected: Expected | Listed
-    nbytes: int = 0
     seconds: float = math.inf
     may_move: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arguments: of arrays, and of numbers of rows."""
+        return sum(getattr(argument, "nbytes", 0) for argument in self.arguments)
 
 
 @dataclass
