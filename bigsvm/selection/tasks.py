@@ -32,7 +32,6 @@ from bigsvm.fit.trainer import workforce_of
 from bigsvm.interruption import checked, checked_by
 from bigsvm.processors import one_thread
 from bigsvm.selection.fits import Fitted
-from bigsvm.selection.folds import Data, Fold
 from bigsvm.selection.lines import LineFit, fit_line, projected_bytes, run_name, trains_together
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.training import events
@@ -44,9 +43,8 @@ if TYPE_CHECKING:
     from bigsvm.executors.shared import Part
     from bigsvm.executors.worker_state import OpenJob
     from bigsvm.executors.workforce import Workforce
-    from bigsvm.selection.common import Data
     from bigsvm.selection.fits import FoldFits
-    from bigsvm.selection.folds import Fold
+    from bigsvm.selection.folds import Data, Fold
     from bigsvm.selection.lines import Line
 
 logger = logging.getLogger("bigsvm")
