@@ -7,21 +7,24 @@ once for all functions.
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.function_steps import FunctionSteps, is_last_of_functions, is_last_of_sets
 from bigsvm.duals.picking import SCAN_ROWS, Scores
-from bigsvm.duals.problem import Problem
+from bigsvm.duals.problem import FingerprintEntry, Problem, recorded_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bigsvm.arrays import F8, I8
+    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F8, I4, I8
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.box_problem import Formulation, Optimality
     from bigsvm.duals.dual import ExactKernel, Start
@@ -89,6 +92,52 @@ class Functions(Problem):
             function.scale(self.thresholds_of(c, thresholds))
             for c, function in enumerate(self.functions)
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedFunctions(Functions):
+    """One problem with several weights of its rows, as folds have; make it with `of`.
+
+    Rows without weight in a function have no part in it: their variables are 0. What follows from
+    the weights, such as balanced weights of the classes, is each function's own.
+
+    Attributes
+    ----------
+    sample_weight : (n,) float64
+        Largest weight of each row in any function.
+    problems : tuple of Formulation
+        One for each function: of the same rows and labels, with weights of its own.
+    """
+
+    name = "weighted functions"
+    alike = True
+
+    problems: tuple[Formulation, ...] = field(metadata=recorded_in(FingerprintEntry.LABELS))
+
+    @classmethod
+    def of(cls, problems: Sequence[Formulation]) -> Self:
+        """Gather problems, each of which has weights."""
+        weights = [problem.weights(slice(None)) for problem in problems]
+        return cls(problems=tuple(problems), sample_weight=functools.reduce(np.maximum, weights))
+
+    @property
+    def functions(self) -> tuple[Formulation, ...]:
+        return self.problems
+
+    @property
+    def per_row(self) -> NDArray[np.generic]:
+        return self.problems[0].per_row
+
+    @property
+    def held_bytes(self) -> int:
+        return super().held_bytes + sum(problem.held_bytes for problem in self.problems)
+
+    def take(self, rows: I4 | I8) -> Self:
+        taken = tuple(problem.take(rows) for problem in self.problems)
+        return replace(self, problems=taken, sample_weight=self._weights_of(rows))
+
+    def summed(self, rows: I4 | I8, starts: I8) -> Self:
+        return self.of([problem.summed(rows, starts) for problem in self.problems])
 
 
 class Standings(NamedTuple):

@@ -14,7 +14,7 @@ import xxhash
 
 from bigsvm.data.narrow import narrowed
 from bigsvm.duals.box import BoxDual, project
-from bigsvm.duals.weighted_functions import WeightedFunctions
+from bigsvm.duals.functions import WeightedFunctions
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
