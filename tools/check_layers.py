@@ -57,7 +57,7 @@ ORDER = (
 """Lowest first; a layer is a module or a folder of bigsvm/."""
 
 WINGS = {
-    "papers": frozenset({"fit.trainer"}),
+    "papers": frozenset({"fit.choices", "fit.trainer"}),
     "report": frozenset({"estimators.watching", "selection", "cli"}),
     "selection": frozenset({"cli"}),
     "cli": frozenset({"__main__"}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tempfile
 import time
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -18,14 +17,11 @@ from bigsvm.executors.executor import Exact
 from bigsvm.executors.messages import Job
 from bigsvm.executors.workforce import Workforce
 from bigsvm.executors.working_rows import WorkingRows
+from bigsvm.fit.choices import choice_for
 from bigsvm.fit.dual import make_dual
-from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
-from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
 from bigsvm.interruption import CHECK_SECONDS, checked_by
-from bigsvm.papers.disk import DiskCache
 from bigsvm.papers.searches import search_of
-from bigsvm.papers.whole import WholeChoice
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.checkpoint import KEPT, Checkpoint
@@ -35,9 +31,6 @@ from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
-from bigsvm.training.uncertified import UncertifiedChoice
-from bigsvm.working_sets.choice import Choice
-from bigsvm.working_sets.functions import FunctionChoice
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
 if TYPE_CHECKING:
@@ -254,19 +247,6 @@ class Trainer:
                     source, dual, plan,
                     saver=saver, limits=limits, listener=listener, start=start, point=point,
                 )  # fmt: skip
-        whole = parameters.working_set == "all" and not dual.in_float64
-        disk = None
-        if whole and parameters.disk_cache_bytes():
-            # Values of a kernel matrix are looked up.
-            each = SECONDS_PER_VALUE if parameters.takes_kernel_matrix else value_seconds(source)
-            disk = DiskCache(
-                parameters.cache_dir or tempfile.gettempdir(),
-                capacity_bytes=parameters.disk_cache_bytes(),
-                fingerprint=fingerprint_of_kernel_rows(
-                    source, self._kernel, offset=dual.formulation.offset
-                ),
-                value_seconds=each / self._tiles.threads,
-            )
         run = Run(
             source, dual, self._tiles, plan, start=start, point=point, watch=watch,
             seed=parameters.seed, limits=limits, listener=listener, saver=saver,
@@ -276,38 +256,8 @@ class Trainer:
             executor = ClusterExecutor(
                 self._workforce, source, self._tiles, block_bytes=plan.block_bytes
             )
-        choice = choice_of(run, tol=parameters.tol, whole=whole, disk=disk, certify=self._certifies)
+        choice = choice_for(run, parameters, certify=self._certifies)
         return Decomposition(run, tol=parameters.tol, choice=choice, executor=executor).run()
-
-
-def choice_of(
-    run: Run,
-    *,
-    tol: float,
-    whole: bool = False,
-    disk: DiskCache | None = None,
-    certify: bool = True,
-) -> Choice:
-    """Return what chooses the rows of a run.
-
-    Parameters
-    ----------
-    whole : bool
-        Whether all rows are one working set.
-    disk : DiskCache, optional
-        Keeps kernel rows of this working set besides memory.
-    certify : bool
-        Whether the run has to certify `tol`, as it always does with one working set of all rows. If
-        not, it ends once more rows are not worth their time.
-    """
-    if whole:
-        return WholeChoice(run, tol=tol, disk=disk)
-    problem = run.dual, run.source, run.plan
-    if run.dual.functions and FunctionChoice.suits(*problem):
-        return FunctionChoice(*problem, tol=tol, rng=run.rng)
-    if certify:
-        return Choice(*problem, tol=tol, rng=run.rng)
-    return UncertifiedChoice(run, tol=tol)
 
 
 def costs_of(workforce: Workforce | None) -> dict[str, int]:

@@ -12,7 +12,7 @@ from bigsvm.duals.ball import BallDual, L2Classification, L2OneClass, Solver
 from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDual, Order, RowSolver
 from bigsvm.duals.formulations import CSVC
-from bigsvm.fit.trainer import choice_of
+from bigsvm.fit.choices import choice_of
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.papers.searches import search_of

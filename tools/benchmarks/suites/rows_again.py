@@ -150,7 +150,7 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
     from unittest import mock
 
     from bigsvm import open_store
-    from bigsvm.fit import trainer
+    from bigsvm.fit import choices
     from bigsvm.fit.train import train_model
     from bigsvm.parameters import TrainingParameters
     from bigsvm.working_sets.choice import Choice
@@ -178,7 +178,7 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
         C=problem.C, gamma=problem.gamma, tol=TOL, memory=memory, threads=1, **limits
     )
     began = time.process_time()
-    with mock.patch.object(trainer, "choice_of", choice_of):
+    with mock.patch.object(choices, "choice_of", choice_of):
         train_model(opened.rows, opened.labels(), None, parameters)
     return counted, time.process_time() - began
 
