@@ -109,6 +109,10 @@ def hmg_pair(K, g, alpha, lower, upper, last):
     return mvp_pair(K, g, alpha, lower, upper)
 
 
+class NoOptimumError(AssertionError):
+    """Pair steps did not get there, as where the kernel matrix is ill-conditioned."""
+
+
 def solve(K, linear, lower, upper, alpha, *, group=None, tol=1e-10, most_steps=100_000):
     """The optimum by the steepest pair of all, the gradient computed anew at each step.
 
@@ -134,7 +138,7 @@ def solve(K, linear, lower, upper, alpha, *, group=None, tol=1e-10, most_steps=1
         mu = min(mu, upper[i] - alpha[i], alpha[j] - lower[j])
         alpha[i] = min(alpha[i] + mu, upper[i])
         alpha[j] = max(alpha[j] - mu, lower[j])
-    raise AssertionError(f"no optimum after {most_steps} steps")
+    raise NoOptimumError(f"no optimum after {most_steps} steps")
 
 
 # -- the ball: minimise a'Ka, a >= 0, sum a = 1 -------------------------------------------------

@@ -3,7 +3,7 @@
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from bigsvm.duals.interior_point import BoxVariables, interior_point, needed_bytes
@@ -75,12 +75,15 @@ def test_agrees_with_the_oracle(m, r, seed, segments, groups, kinds):
         assert (v.upper <= v.lower).all()
         return
     assert_feasible(v, found)
+    assert gap_of(L, v, found) <= 1e-4
     K, linear, lower, upper, alpha, group = flat(L, v)
-    oracle = naive.solve(K, linear, lower, upper, alpha, group=group, tol=1e-9)
+    try:
+        oracle = naive.solve(K, linear, lower, upper, alpha, group=group, tol=1e-9)
+    except naive.NoOptimumError:
+        reject()  # the gap is right, and nothing to compare with
     own = found.ravel() if v.groups is not None else np.append(found, oracle[-1])
     most = naive.objective(K, linear, oracle)
     assert naive.objective(K, linear, own) >= most - 1e-6 * max(1.0, abs(most))
-    assert gap_of(L, v, found) <= 1e-4
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e4])
