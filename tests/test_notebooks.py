@@ -1,5 +1,6 @@
 """Notebooks run in a kernel of Jupyter, and a cell that trains can be interrupted there."""
 
+import copy
 import os
 from pathlib import Path
 
@@ -45,11 +46,18 @@ def execute(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
 
     def run(notebook):
-        nbclient.NotebookClient(
-            notebook, timeout=1800, startup_timeout=600, kernel_name="python3",
-            resources={"metadata": {"path": str(tmp_path)}},
-        ).execute()  # fmt: skip
-        return notebook
+        # A kernel may lose the reply of a cell that is done (seen with ipykernel 7): it is tried
+        # once more, and then as long as a busy machine needs.
+        for seconds in (60, 1800):
+            client = nbclient.NotebookClient(
+                copy.deepcopy(notebook), timeout=seconds, startup_timeout=600,
+                kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}},
+            )  # fmt: skip
+            try:
+                return client.execute()
+            except nbclient.exceptions.CellTimeoutError:
+                if seconds == 1800:
+                    raise
 
     return run
 
