@@ -7,6 +7,7 @@ least one result of each in every pass. Results do not depend on the choice.
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,7 +89,7 @@ class Auditor:
         return self.source.take(rows)
 
 
-class Audit:
+class Audit(ABC):
     """Chooses which results are computed again.
 
     Parameters
@@ -130,6 +131,7 @@ class Audit:
             self._seen.add(worker)
         return place
 
+    @abstractmethod
     def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
         """Return whether some of the values that a worker returned for a call were computed again.
 
@@ -140,10 +142,10 @@ class Audit:
         ReplyError
             They are wrong.
         """
-        raise NotImplementedError
 
     def finish(self) -> None:
         """Check what is left at the end of the pass."""
+        return
 
 
 class RowsAudit(Audit):
