@@ -285,28 +285,21 @@ class Exact:
 
     Parameters
     ----------
+    executor : Products
+        Computes the products.
     tiles : KernelTiles
         float64.
     gather : callable
         Reads rows by their indices.
-    rows_at_once : int
+    at_once : int
         Most rows together.
-    executor : Products, optional
-        Computes the products; by default this process does.
     """
 
     def __init__(
-        self,
-        source: RowSource,
-        tiles: KernelTiles,
-        gather: Gather,
-        *,
-        rows_at_once: int,
-        executor: Products | None = None,
+        self, executor: Products, tiles: KernelTiles, gather: Gather, *, at_once: int
     ) -> None:
-        self._executor = executor or Products(source)
-        self.source, self.tiles, self._gather = source, tiles, gather
-        self._step = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE))
+        self._executor, self.tiles, self._gather = executor, tiles, gather
+        self._step = in_whole_tiles(min(at_once, ROWS_AT_ONCE))
         self._gram_rows, self._gram = np.empty(0, np.int64), np.empty((0, 0))
 
     def gram(self, rows: I8, /) -> F8:
@@ -316,7 +309,7 @@ class Exact:
         """
         if not np.array_equal(rows, self._gram_rows):
             gathered, gram = self._gather(rows), np.empty((len(rows), len(rows)))
-            sparse = self.source.is_sparse
+            sparse = self._executor.source.is_sparse
             partners = Partners(self.tiles.values, gathered, for_sparse_rows=sparse)
             self.tiles.evaluate(gathered, partners, gram)
             self._gram_rows, self._gram = rows, gram
@@ -325,7 +318,7 @@ class Exact:
     def outputs(self, rows: I8, beta: F8) -> F8:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k).
 
-        Bits do not depend on `rows_at_once`, if it is at least a tile.
+        Bits do not depend on `at_once`, if it is at least a tile.
         """
         support = weighted_rows(beta)
         how: dict[str, Any] = {"tiles": self.tiles, "step": self._step}

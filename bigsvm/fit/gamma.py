@@ -1,4 +1,4 @@
-"""The kernel of a run: what ``gamma="scale"`` and ``"mean-distance"`` stand for, and the centre."""
+"""What ``gamma="scale"`` of weighted rows and ``"mean-distance"`` stand for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.data.statistics import beyond_rounding, far_columns
+from bigsvm.data.statistics import beyond_rounding
 from bigsvm.executors.clients import workers_of
 from bigsvm.executors.folding import fold
 from bigsvm.executors.replies import Expected
 from bigsvm.interruption import check_interrupt, checked_between
-from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.events import Hooks
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.parameters import TrainingParameters
 
 
 SAMPLE = 4096
@@ -33,43 +31,6 @@ ROUNDING = 1e-13
 """Share of squares below which their difference is one of rounding."""
 _VALUES_AT_ONCE = 1 << 17
 """Values looked at together: 1 MiB of float64, which stays in the L2 cache between the passes."""
-
-
-def find_kernel(
-    parameters: TrainingParameters,
-    source: RowSource,
-    sample_weight: F8 | None,
-    *,
-    block_bytes: int,
-    hooks: Hooks,
-) -> tuple[Kernel, F8 | None]:
-    """Make the kernel, with gamma from all rows, and the centre, (d,), if there is to be one."""
-    kernel, gamma, variance, distance = parameters.kernel, 1.0, 1.0, 1.0
-    if not isinstance(kernel, Kernel):
-        if kernel not in ("linear", Precomputed.name):
-            if parameters.gamma == "scale":
-                # Asked for in any case, as it refuses what is not finite.
-                variance = source.total_variance()
-                if sample_weight is not None:
-                    variance = weighted_variance(
-                        source, sample_weight, block_bytes=block_bytes, hooks=hooks
-                    )
-            elif parameters.gamma == "mean-distance":
-                distance = mean_distance(source, sample_weight, seed=parameters.seed)
-            gamma = resolve_gamma(
-                parameters.gamma,
-                n_features=source.n_features,
-                variance=variance,
-                mean_distance=distance,
-            )
-        kernel = make_kernel(kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree)
-    if not kernel.is_shift_invariant:
-        return kernel, None
-    centre = source.column_means()
-    if not source.is_sparse:
-        return kernel, centre
-    centre = far_columns(centre, source.total_variance(), source.n_features)
-    return kernel, centre if centre.any() else None
 
 
 def mean_distance(source: RowSource, sample_weight: F8 | None, *, seed: int) -> float:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.data.narrow import narrowed
+from bigsvm.data.statistics import far_columns
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import ParameterError
 from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.crammer_singer import CrammerSingerReduction
 from bigsvm.fit.fingerprint import fingerprint_of, provenance_of
-from bigsvm.fit.gamma import find_kernel
+from bigsvm.fit.gamma import mean_distance, weighted_variance
 from bigsvm.fit.held_out import calibrate
 from bigsvm.fit.left_out import leave_out
 from bigsvm.fit.one_vs_one import OneVsOneReduction
@@ -23,7 +24,7 @@ from bigsvm.fit.sampling import drawn_for, of_all_rows
 from bigsvm.fit.single import SingleReduction
 from bigsvm.fit.trainer import Trainer, before_training, open_checkpoint
 from bigsvm.interruption import unchecked
-from bigsvm.kernels import Precomputed
+from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.models import KernelExpansion
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import WITH_CLASSES
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.scaler import Scaler
     from bigsvm.fit.reduction import MakeReduction, ModelFunctions, Problems
-    from bigsvm.kernels import Kernel
     from bigsvm.parameters import TrainingParameters
 
 
@@ -210,6 +210,43 @@ def run_problems(
             checkpoint.end(ended.stop_reason, converged=ended.converged)
     costs = trainer.cluster_costs()
     return Trained(result, source, plan, kernel, centre, scaler, fingerprint, costs)
+
+
+def find_kernel(
+    parameters: TrainingParameters,
+    source: RowSource,
+    sample_weight: F8 | None,
+    *,
+    block_bytes: int,
+    hooks: Hooks,
+) -> tuple[Kernel, F8 | None]:
+    """Make the kernel, with gamma from all rows, and the centre, (d,), if there is to be one."""
+    kernel, gamma, variance, distance = parameters.kernel, 1.0, 1.0, 1.0
+    if not isinstance(kernel, Kernel):
+        if kernel not in ("linear", Precomputed.name):
+            if parameters.gamma == "scale":
+                # Asked for in any case, as it refuses what is not finite.
+                variance = source.total_variance()
+                if sample_weight is not None:
+                    variance = weighted_variance(
+                        source, sample_weight, block_bytes=block_bytes, hooks=hooks
+                    )
+            elif parameters.gamma == "mean-distance":
+                distance = mean_distance(source, sample_weight, seed=parameters.seed)
+            gamma = resolve_gamma(
+                parameters.gamma,
+                n_features=source.n_features,
+                variance=variance,
+                mean_distance=distance,
+            )
+        kernel = make_kernel(kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree)
+    if not kernel.is_shift_invariant:
+        return kernel, None
+    centre = source.column_means()
+    if not source.is_sparse:
+        return kernel, centre
+    centre = far_columns(centre, source.total_variance(), source.n_features)
+    return kernel, centre if centre.any() else None
 
 
 def model_of(

@@ -13,12 +13,11 @@ import numpy as np
 from bigsvm.balls.search import ENDS, FirstPoints, Search
 from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
-from bigsvm.executors.executor import Exact
+from bigsvm.executors.executor import Exact, Products
 from bigsvm.executors.messages import Job
 from bigsvm.executors.workforce import Workforce
 from bigsvm.executors.working_rows import WorkingRows
-from bigsvm.fit.choices import choice_for
-from bigsvm.fit.dual import make_dual
+from bigsvm.fit.choices import choice_for, make_dual
 from bigsvm.gram import KernelTiles
 from bigsvm.interruption import CHECK_SECONDS, checked_by
 from bigsvm.papers.searches import search_of
@@ -201,10 +200,8 @@ class Trainer:
     ) -> NDArray[np.float64]:
         """``K @ beta`` at all rows of a source, or at ascending `rows`, in float64."""
         with self._tiles.exact() as tiles:
-            exact = Exact(
-                source, tiles, WorkingRows(source).gather,
-                rows_at_once=plan.exact_rows,
-            )  # fmt: skip
+            gather = WorkingRows(source).gather
+            exact = Exact(Products(source), tiles, gather, at_once=plan.exact_rows)
             return exact.outputs(np.arange(source.n_rows) if rows is None else rows, beta)
 
     def decompose(

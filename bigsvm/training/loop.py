@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.duals.dual import EndlessError
+from bigsvm.executors.executor import Exact
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.working_rows import Gathered, WorkingRows
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.interruption import checked_by
 from bigsvm.training import events
-from bigsvm.training.certify import certify
-from bigsvm.training.conclude import conclude
+from bigsvm.training.certify import certify, conclude
 from bigsvm.training.confirm import confirm
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import SURROUNDINGS_FAILED, Phase, Stopped
@@ -199,12 +199,11 @@ class Decomposition:
         run = self._run
         # This is nearly always the end, and float64 takes twice the memory of kernel rows.
         self._buffer = RowBuffer(run.plan.gram_bytes)
-        with run.watch.timing("certificate"):
+        with run.watch.timing("certificate"), run.tiles.exact() as tiles:
+            exact = Exact(self._executor, tiles, self._rows.gather, at_once=run.plan.exact_rows)
             standing: Standing = certify(
-                run.dual, run.source, run.tiles, self._rows.gather,
-                run.state.alpha, run.state.outputs, tol=self.tol,
+                run.dual, exact, run.state.alpha, run.state.outputs, tol=self.tol,
                 inherited_error=lambda: confirm(run, self._executor, self._rows, tol=self.tol),
-                rows_at_once=run.plan.exact_rows, executor=self._executor,
             )  # fmt: skip
         run.computed_outputs = True
         return standing
@@ -228,9 +227,8 @@ class Decomposition:
                 moved = active.absorb(working)
             run.state = run.state.without_working_set()
             run.count.n_working_sets += 1
-            if had_all or once or not moved or progress is Progress.STALLED:
-                break
-            if not run.watch.steps_allowed():
+            is_done = had_all or once or not moved or progress is Progress.STALLED
+            if is_done or not run.watch.steps_allowed():
                 break
             run.pause()
         run.count.rows_done = 0

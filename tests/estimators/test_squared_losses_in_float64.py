@@ -229,7 +229,7 @@ def test_scaled_rows_stay_in_float32():
 @pytest.mark.parametrize("kind", ["l2-svc", "squared hinge"])
 def test_an_objective_that_falls_ends_the_run(monkeypatch, kind):
     """In float32 alone, where it ran away until the time was up, or to NaN."""
-    monkeypatch.setattr("bigsvm.fit.dual._inverse_ridge", lambda *given: 0.0)
+    monkeypatch.setattr("bigsvm.fit.choices._inverse_ridge", lambda *given: 0.0)
     X, _ = far(n=400, d=10, mean=100.0)
     y = np.digitize(X[:, 0] - 100.0, [-0.5, 0.5])
     given = {"C": 1e6, "multiclass": "ovr", "max_iter": 5_000_000, **FAR}

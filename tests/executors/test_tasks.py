@@ -10,7 +10,7 @@ from support.problems import blobs
 from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import tasks
-from bigsvm.executors.executor import Exact, WeightedRows
+from bigsvm.executors.executor import Exact, Products, WeightedRows
 from bigsvm.executors.messages import Job, SentJob, SentPiece
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
@@ -39,9 +39,6 @@ def test_products_by_halves_are_those_of_one_machine(at_once, step, k, sparse):
     ]
     source = as_row_source(X)
     with KernelTiles(kernel, dtype=np.float64) as tiles:
-        exact = Exact(
-            source, tiles, source.take,
-            rows_at_once=at_once,
-        )  # fmt: skip
+        exact = Exact(Products(source), tiles, source.take, at_once=at_once)
         expected = exact.outputs(np.arange(1300), weights)
     np.testing.assert_array_equal(np.concatenate(sums), expected)

@@ -11,7 +11,7 @@ from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
-from bigsvm.executors.executor import Exact
+from bigsvm.executors.executor import Exact, Products
 from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram import KernelTiles
 from bigsvm.interruption import checked_by
@@ -47,12 +47,16 @@ def narrow(monkeypatch):
     monkeypatch.setattr("bigsvm.executors.executor.PARTNERS_PER_TILE", 64)
 
 
-def look_at(X, y, alpha, outputs, *, tol=1e-3, C=1.0, **options):
+def look_at(
+    X, y, alpha, outputs, *, tol=1e-3, C=1.0, offset=0.0, dual=None, rows_at_once=1 << 14, **options
+):
     source = as_row_source(X)
-    with KernelTiles(RBF(gamma=0.5), centre=source.column_means()) as tiles:
-        gather = WorkingRows(source).gather
-        dual = BoxDual(CSVC(sign=y, C=C))
-        return certify(dual, source, tiles, gather, alpha, outputs, tol=tol, **options)
+    with KernelTiles(
+        RBF(gamma=0.5), centre=source.column_means(), dtype=np.float64, offset=offset
+    ) as tiles:
+        exact = Exact(Products(source), tiles, WorkingRows(source).gather, at_once=rows_at_once)
+        dual = dual or BoxDual(CSVC(sign=y, C=C))
+        return certify(dual, exact, alpha, outputs, tol=tol, **options)
 
 
 @pytest.mark.usefixtures("narrow")
@@ -72,7 +76,7 @@ def test_bits_of_outputs_do_not_depend_on_the_rows_at_once_or_on_threads(of, spa
     found, n_evaluations = [], set()
     for rows_at_once, threads in ((10_000, 1), (64, 2), (100, 3), (3 * 64, 8), (50, 1)):
         with KernelTiles(RBF(gamma=0.5), dtype=np.float64, threads=threads) as tiles:
-            exact = Exact(source, tiles, WorkingRows(source).gather, rows_at_once=rows_at_once)
+            exact = Exact(Products(source), tiles, WorkingRows(source).gather, at_once=rows_at_once)
             found.append(exact.outputs(rows, beta))
             n_evaluations.add(tiles.n_evaluations)
     np.testing.assert_allclose(found[0], (gram(X) @ beta)[rows], atol=1e-12)
@@ -145,11 +149,8 @@ def test_few_support_rows_are_recomputed_for_a_certain_gap(monkeypatch, error, e
     beta = y * naive.l2_svc(K * np.outer(y, y) + np.eye(600) / 5.0)
     f = K @ beta
     outputs = f + error * (-1.0) ** np.arange(600)
-    source, dual = as_row_source(X), BallDual(L2Classification(sign=y, C=5.0), largest=2.2)
-    with KernelTiles(RBF(gamma=0.5), offset=1.0) as tiles:
-        standing = certify(
-            dual, source, tiles, WorkingRows(source).gather, beta.copy(), outputs, tol=1e-3
-        )
+    dual = BallDual(L2Classification(sign=y, C=5.0), largest=2.2)
+    standing = look_at(X, y, beta.copy(), outputs, offset=1.0, dual=dual)
     recomputed = np.abs(outputs - f) < 1e-10
     n_support = np.count_nonzero(beta)
     assert recomputed[beta == 0].any() <= (not enough)
