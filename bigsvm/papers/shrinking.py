@@ -68,9 +68,8 @@ class ShrinkingProblem(WorkingProblem):
         origin: tuple[F8, F8] | None = None,
     ) -> None:
         self._dual, self._tiles, self._rows = dual, tiles, rows_at(rows)
-        first_slots = memory.first_slots(len(working_set))
         self._working_set = working_set
-        self._memory = Memory(memory.buffer, lambda _: first_slots, spare=memory.spare)
+        self._memory = Memory(memory.buffer, memory.first_slots, spare=memory.spare)
         self._alpha, self._gradient = start.alpha.copy(), start.gradient.copy()
         self._origin = origin or (self._alpha.copy(), self._gradient.copy())
         self._period = min(len(working_set), PERIOD)

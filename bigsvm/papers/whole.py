@@ -10,7 +10,7 @@ from bigsvm.duals.pair_steps import leaves_out
 from bigsvm.papers.shrinking import ShrinkingProblem
 from bigsvm.training import events
 from bigsvm.working_sets.choice import Choice
-from bigsvm.working_sets.subproblem import Memory, only_computed
+from bigsvm.working_sets.subproblem import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ class WholeChoice(Choice):
         problem = ShrinkingProblem if shrinks and not run.dual.functions else None
         return Memory(buffer, tier=tier, spare=self.plan.block_bytes, problem=problem)
 
-    def _tier(self) -> Callable[[RowTier], RowTier]:
+    def _tier(self) -> Callable[[RowTier], RowTier] | None:
         """Open the kernel rows on disk, where rows are kept there.
 
         The first decision holds for the whole run, also where it is resumed: a run that keeps rows
@@ -74,13 +74,13 @@ class WholeChoice(Choice):
         is_decided = count.disk_tier is not None
         is_refused = is_decided and not count.keeps_rows
         if self._disk is None or is_refused or leaves_out(run.state.pair):
-            return only_computed
+            return None
         tier = self._disk.opened(run.source.n_rows, is_kept=is_decided)
         if not is_decided:
             count.disk_tier, count.keeps_rows = tier.decision.reason, tier.decision.keep
         run.listener(events.TierChosen(tier.decision.reason))
         if not tier.decision.keep:
-            return only_computed
+            return None
         if self._inherits is None:
             self._inherits = tier.has_earlier_rows
         run.computed_outputs &= not self._inherits

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.executors.executor import Exact
     from bigsvm.training.run import Run
-    from bigsvm.training.state import Counters, RowState
 
 EXACT_EVALUATIONS = 2e6
 """If n · n_SV is at most this, all outputs are recomputed in float64: a hundredth of a second."""
@@ -294,23 +293,18 @@ def conclude(
         if np.array_equal(alpha, state.alpha):
             standing = run.dual.optimality(alpha, state.outputs)
     run.watch.account()
-    return _result(run.dual, state, count, reason, tol, alpha, standing)
+    return _result(run, reason, tol, alpha, standing)
 
 
 def _result(
-    dual: Dual[Any],
-    state: RowState,
-    count: Counters,
-    reason: StopReason,
-    tol: float,
-    alpha: F8,
-    standing: Standing | None,
+    run: Run, reason: StopReason, tol: float, alpha: F8, standing: Standing | None
 ) -> TrainingResult:
     """Gather the result of a run at a point.
 
     `standing` is None where the outputs of the point are not complete: before the first sweep, or
     in the middle of a sweep.
     """
+    dual, state, count = run.dual, run.state, run.count
     netted = dual.formulation.netted(alpha)
     if standing is not None and netted is not alpha:
         # The objective and the gaps are those of what the model has.
@@ -340,7 +334,7 @@ def _result(
         rows_used=count.scope if is_partial else None,
         ball=dual.proof(alpha, state.outputs, standing) if standing else None,
     )
-    thresholds = standing.thresholds if standing else _thresholds_within(dual, state, count.scope)
+    thresholds = standing.thresholds if standing else _thresholds_within(run)
     is_sparse = beta.ndim > 1 and alpha.ndim == beta.ndim
     coefficients = sp.csr_array(beta[support]) if is_sparse else alpha[support]
     of_functions = dual.standings(standing) if standing else ()
@@ -350,9 +344,10 @@ def _result(
     return TrainingResult(support, coefficients, thresholds, certificate, of_functions, point)
 
 
-def _thresholds_within(dual: Dual[Any], state: RowState, scope: int) -> tuple[float, ...]:
+def _thresholds_within(run: Run) -> tuple[float, ...]:
     """Return the thresholds of the rows solved last, where those of all rows are not known."""
-    alpha, outputs, rows = state.alpha[:scope], state.outputs[:scope], None
+    dual, state, rows = run.dual, run.state, None
+    alpha, outputs = run.of_scope()
     if len(state.active):
         alpha, outputs, rows = state.active_alpha, state.active_outputs, state.active
     if len(state.working) and not len(state.set_sizes):

@@ -15,7 +15,6 @@ from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.choice import FILL, SMALLEST_SET, Choice, WorkingSet
 from bigsvm.working_sets.lanes import FunctionProblems
-from bigsvm.working_sets.subproblem import all_that_fit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +66,7 @@ class ActiveFunctions(ActiveRows):
         start = Start(working.alpha, working.gradient, last, n_done)
         if self.is_all(working):
             # Each function needs other rows: all that fit are of use from the first.
-            memory = memory._replace(first_slots=all_that_fit)
+            memory = memory._replace(first_slots=None)
             return self.of_rows(working.rows, start, memory=memory, tiles=self.tiles)
         return FunctionProblems(
             np.split(working.rows, np.cumsum(working.sizes)[:-1]), start,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from abc import ABC, abstractmethod
 from enum import IntEnum
@@ -60,27 +61,11 @@ class Costs(NamedTuple):
 
     def plus(self, other: Costs) -> Costs:
         """Add other costs."""
-        return Costs(
-            self.misses + other.misses, self.reads + other.reads, self.seconds + other.seconds
-        )
+        return Costs(*map(operator.add, self, other))
 
     def since(self, earlier: Costs) -> Costs:
         """Return what has been added to `earlier` costs."""
-        return Costs(
-            self.misses - earlier.misses,
-            self.reads - earlier.reads,
-            self.seconds - earlier.seconds,
-        )
-
-
-def all_that_fit(n_rows: int) -> int | None:
-    """Let a working set use all kernel rows that fit from the first."""
-    return None
-
-
-def only_computed(computed: RowTier) -> RowTier:
-    """Put no tier above the computation of kernel rows."""
-    return computed
+        return Costs(*map(operator.sub, self, earlier))
 
 
 class Memory(NamedTuple):
@@ -90,10 +75,10 @@ class Memory(NamedTuple):
     ----------
     buffer : RowBuffer
         For kernel rows.
-    first_slots : callable
+    first_slots : callable, optional
         Number of rows of a working set → kernel rows of it that are in memory at first; None for
         all that fit. See `KernelRowCache`.
-    tier : callable
+    tier : callable, optional
         Puts a tier between memory and the computation of rows.
     spare : int
         Bytes that a leap may take.
@@ -102,8 +87,8 @@ class Memory(NamedTuple):
     """
 
     buffer: RowBuffer
-    first_slots: Callable[[int], int | None] = all_that_fit
-    tier: Callable[[RowTier], RowTier] = only_computed
+    first_slots: Callable[[int], int | None] | None = None
+    tier: Callable[[RowTier], RowTier] | None = None
     spare: int = 0
     problem: Callable[..., WorkingProblem] | None = None
 
@@ -190,7 +175,7 @@ class SubProblem(WorkingProblem):
     ) -> None:
         self._size, self._row_seconds = len(working_set), 0.0
         buffer = memory.buffer
-        first_slots = memory.first_slots(self.size)
+        first_slots = memory.first_slots(self.size) if memory.first_slots else None
         self._rows_at_once = min(dual.rows_at_once or BATCH, BATCH)
         rows = rows_at(rows)
         partners = Partners.of_rows_like(tiles.values, rows)
@@ -203,7 +188,7 @@ class SubProblem(WorkingProblem):
             origin=origin or (start.alpha.copy(), start.gradient.copy()),
             per_output=dual.formulation.per_output,
         )  # fmt: skip
-        below = memory.tier(self._computed)
+        below = memory.tier(self._computed) if memory.tier else self._computed
         n_slack = self._steps.n_slack
         n_all = self.size + n_slack
         one_function = dual.formulation.n_outputs == 1
