@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ORDER = (
     "version",
     "errors",
+    "declared",
     "interruption",
     "arrays",
     "votes",

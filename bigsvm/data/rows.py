@@ -57,15 +57,6 @@ def make_csr(
     return sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
 
 
-def ascend_below(numbers: NDArray[Any], limit: int) -> bool:
-    """Whether whole numbers ascend strictly, from 0 or more to less than `limit`."""
-    if numbers.dtype.kind != "i" or numbers.ndim != 1:
-        return False
-    if not len(numbers):
-        return True
-    return bool(numbers[0] >= 0 and numbers[-1] < limit and (np.diff(numbers) > 0).all())
-
-
 def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type that values of `dtype` are kept in: float32 if it holds all of them.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.rows import ascend_below, is_sparse
+from bigsvm.data.rows import is_sparse
+from bigsvm.declared import ascend_below
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

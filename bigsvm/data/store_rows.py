@@ -17,10 +17,11 @@ from bigsvm.data.consistency import (
     check_statistics,
 )
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.rows import ascend_below, make_csr, stack_rows
+from bigsvm.data.rows import make_csr, stack_rows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import COLUMN, CSR, REMEDY, SCALER
 from bigsvm.data.store_arrays import open_arrays
+from bigsvm.declared import ascend_below
 from bigsvm.errors import DataCorruptionError, DataError
 from bigsvm.interruption import check_interrupt
 

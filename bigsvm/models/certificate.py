@@ -2,214 +2,110 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
+from bigsvm.declared import AMOUNT, FINITE, check_fields, is_count, is_kind, within
 from bigsvm.errors import brief
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bigsvm.declared import Kind
 
 LARGE_GAP = 0.02
 """Share of rho above which the KKT gap puts decision values in doubt."""
-DEEPEST = 16
-"""Most nesting levels of a value; training writes five. Recursion must not exhaust the stack."""
-
-
-def is_count(value: object) -> bool:
-    """Whether this is a whole number from 0 to 2**63 - 1."""
-    return type(value) is int and 0 <= value < 2**63
-
-
-def is_number(value: object) -> bool:
-    """Whether this is a float, of any value, or a whole number of 64 bits."""
-    return type(value) is float or (type(value) is int and abs(value) < 2**63)
-
-
-def one_of(name: str, value: object, known: Sequence[str]) -> str:
-    """Return a word that is among `known` ones.
-
-    Raises
-    ------
-    ValueError
-    """
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} is {value!r}; known are {', '.join(known)}")
-    return value
-
-
-def check_plain(name: str, value: object) -> None:
-    """Refuse a value that is not a JSON object, or is nested too deeply.
-
-    Raises
-    ------
-    ValueError
-    """
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is no object")
-    level: list[object] = [value]
-    for _ in range(DEEPEST):
-        level = [
-            item
-            for container in level
-            if isinstance(container, dict | list)
-            for item in (container.values() if isinstance(container, dict) else container)
-        ]
-    if level:
-        raise ValueError(f"{name} is nested too deeply")
-
-
-def _is_known(value: object) -> bool:
-    return is_number(value) and math.isfinite(value)  # type: ignore[arg-type]  # just looked at
-
-
-def _or_none(check: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or check(value)
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_ball(value: object) -> bool:
-    if not isinstance(value, dict) or set(value) != {"test", "eps", "farthest_gap", "losses_gap"}:
-        return False
-    if value["test"] not in (None, "radius", "duality gap"):
-        return False
-    figures = [value[name] for name in ("eps", "farthest_gap", "losses_gap")]
-    return all(figure is None or (_is_known(figure) and figure >= 0) for figure in figures)
-
-
-def _is_share(value: object) -> bool:
-    return _is_known(value) and 0 <= value <= 1  # type: ignore[operator]  # just looked at
-
-
-def _is_reason(value: object) -> bool:
-    return isinstance(value, str) and value in set(StopReason)
-
-
-def _are_sentences(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(sentence, str) for sentence in value)
-
-
-def _are_seconds(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        _is_known(number) and number >= 0 for number in value.values()
-    )
-
-
-CHECKS: dict[str, Callable[[object], bool]] = {
-    "converged": _is_flag,
-    "stop_reason": _is_reason,
-    "tol": _is_known,
-    "objective": _or_none(is_number),
-    "gap": _or_none(is_number),
-    "last_gap": _or_none(is_number),
-    "duality_gap": _or_none(is_number),
-    "rho": _or_none(is_number),
-    "epsilon": is_number,
-    "test_error": _or_none(_is_share),
-    "test_error_deviation": _or_none(_is_share),
-    "rows_used": _or_none(is_count),
-    "ball": _or_none(_is_ball),
-    "drift": _or_none(is_number),
-    "seconds": _is_known,
-    "seconds_by_phase": _or_none(_are_seconds),
-    "cpu_idle": _or_none(_is_known),
-    "disk_tier": _or_none(lambda value: isinstance(value, str)),
-    "kernel_is_definite": _or_none(_is_flag),
-    "advice": _are_sentences,
+_REASON = {str(reason) for reason in StopReason}
+_SHARE = within(0, 1)
+CHECKS: dict[str, Kind] = {
+    "converged": bool,
+    "stop_reason": _REASON,
+    "tol": FINITE,
+    **dict.fromkeys(("objective", "gap", "last_gap", "duality_gap", "rho", "drift"), (float, None)),
+    "epsilon": float,
+    **dict.fromkeys(("test_error", "test_error_deviation"), (_SHARE, None)),
+    "rows_used": (int, None),
+    "ball": (
+        {
+            "test": ({"radius", "duality gap"}, None),
+            **dict.fromkeys(("eps", "farthest_gap", "losses_gap"), (AMOUNT, None)),
+        },
+        None,
+    ),
+    "seconds": FINITE,
+    "seconds_by_phase": ({str: AMOUNT}, None),
+    "cpu_idle": (FINITE, None),
+    "disk_tier": (str, None),
+    "kernel_is_definite": (bool, None),
+    "advice": [str],
     **dict.fromkeys(
         (
             "n_support", "n_bounded", "n_sweeps", "n_iter", "n_kernel_evaluations", "row_misses",
             "row_reads", "n_working_sets", "rows_swept", "bytes_read", "n_pairs", "n_begun",
             "n_not_recomputed", *CLUSTER_COSTS,
         ),
-        is_count,
+        int,
     ),
 }  # fmt: skip
-"""Checks for fields of a certificate and of its pairs; other fields are shown as they are."""
+"""Kinds of fields of a certificate and of its pairs; other fields are shown as they are."""
+_COUNTS = dict.fromkeys(("n_support_of_classes", "n_iter_of_pairs"), ([int], None))
+_PAIRS = {"n_begun": int, "n_pairs": int, "stop_reasons": {str: int}, "worst": [dict], **_COUNTS}
 
 
-def check_certificate(certificate: Any, *, n_classes: int | None) -> None:  # noqa: ANN401 (as JSON has it)
+def check_certificate(
+    certificate: Any,  # noqa: ANN401 (as JSON has it)
+    *,
+    n_classes: int | None,
+    required: Collection[str] = (),
+) -> None:
     """Refuse a certificate with a field of the wrong type or out of range.
 
     Parameters
     ----------
     certificate : dict
     n_classes : int or None
-        Number of classes, None if it is not known; class indices must be smaller.
+        Number of classes; None if only the certificate may know it. Class indices must be smaller.
+    required : collection of str
+        Fields that must be there.
 
     Raises
     ------
-    ValueError, KeyError
+    ValueError
     """
-    _check_fields("certificate", certificate)
+    check_fields("certificate", certificate, {**CHECKS, **_COUNTS}, required=required)
+    counts = certificate.get("n_support_of_classes")
+    if n_classes is None:
+        n_classes = len(counts or ()) or None
+    _check_length("n_support_of_classes", counts, n_classes)
+
+    def is_class(value: Any) -> bool:  # noqa: ANN401 (as JSON has it)
+        return is_count(value) and (n_classes is None or value < n_classes)
+
+    pair = {**CHECKS, "stop_reason": (_REASON, None), "classes": [is_class, is_class]}
     if "least_sure" in certificate:
         least = certificate["least_sure"]
-        _check_fields("least_sure", least, required=("gap", "rho"))
-        _check_places([least["class"]], n_classes)
-    if not _are_counts(certificate.get("n_support_of_classes"), n_classes):
-        raise ValueError("n_support_of_classes are not numbers of support vectors of each class")
-    if "pairs" in certificate:
-        _check_pairs(certificate["pairs"], n_classes)
-
-
-def _check_pairs(pairs: Any, n_classes: int | None) -> None:  # noqa: ANN401 (as JSON has it)
-    _check_fields("pairs", pairs)
-    reasons, worst = pairs["stop_reasons"], pairs["worst"]
-    check_plain("stop_reasons", reasons)
-    if not all(_is_reason(reason) and is_count(n) for reason, n in reasons.items()):
-        raise ValueError("stop_reasons are not numbers of pairs")
-    if not (is_count(pairs["n_begun"]) and is_count(pairs["n_pairs"])):
-        raise ValueError("n_begun or n_pairs is not a number of pairs")
+        fields = {**CHECKS, "class": is_class}
+        check_fields("least_sure", least, fields, required=("gap", "rho", "class"))
+    if "pairs" not in certificate:
+        return
+    pairs = certificate["pairs"]
+    check_fields("pairs", pairs, {**CHECKS, **_PAIRS}, required=_PAIRS.keys() - _COUNTS.keys())
     n_pairs = None if n_classes is None else n_classes * (n_classes - 1) // 2
-    if not _are_counts(pairs.get("n_iter_of_pairs"), n_pairs):
-        raise ValueError("n_iter_of_pairs are not numbers of steps of each pair")
-    if not isinstance(worst, list) or not worst:
-        raise ValueError("it has pairs, but not the worst of them")
-    for pair in worst:
-        _check_fields("a pair", pair, required=("gap", "n_support"), ignored=("stop_reason",))
-        if pair["stop_reason"] is not None and not _is_reason(pair["stop_reason"]):
-            raise ValueError("the stop_reason of a pair is unknown")
-        _check_places(pair["classes"], n_classes, 2)
+    _check_length("n_iter_of_pairs", pairs.get("n_iter_of_pairs"), n_pairs)
+    if not pairs["worst"] or not is_kind(list(pairs["stop_reasons"]), [_REASON]):
+        raise ValueError("it has pairs, but not the worst of them, or not why they stopped")
+    for one in pairs["worst"]:
+        required = ("gap", "n_support", "stop_reason", "classes")
+        check_fields("a pair", one, pair, required=required)
     if "least_sure" in pairs:
-        pair = pairs["least_sure"]
-        _check_fields("least_sure", pair, required=("gap", "rho"))
-        _check_places(pair["classes"], n_classes, 2)
+        least = pairs["least_sure"]
+        check_fields("least_sure", least, pair, required=("gap", "rho", "classes"))
 
 
-def _check_fields(
-    name: str,
-    record: Any,  # noqa: ANN401 (as JSON has it)
-    *,
-    required: Sequence[str] = (),
-    ignored: Sequence[str] = (),
-) -> None:
-    check_plain(name, record)
-    for field in required:
-        if field not in record:
-            raise ValueError(f"{name} has no {field}")
-    for field, value in record.items():
-        check = None if field in ignored else CHECKS.get(field)
-        if check is not None and not check(value):
-            raise ValueError(f"{field} of {name} is {repr(value)[:40]}")
-
-
-def _are_counts(counts: object, length: int | None) -> bool:
-    """Whether counts are absent, or a list of that length, if it is known."""
-    if not isinstance(counts, list):
-        return counts is None
-    return length in (None, len(counts)) and all(map(is_count, counts))
-
-
-def _check_places(places: object, n_classes: int | None, size: int = 1) -> None:
-    if not isinstance(places, list) or len(places) != size:
-        raise ValueError(f"classes of its certificate are not a list of {size}")
-    most = math.inf if n_classes is None else n_classes
-    if not all(is_count(place) and place < most for place in places):
-        raise ValueError("its certificate names a class that there is not")
+def _check_length(name: str, values: list[object] | None, length: int | None) -> None:
+    """Refuse a list, if there is one, of another length, if it is known."""
+    if values is not None and length is not None and len(values) != length:
+        raise ValueError(f"{name} has {len(values)} values instead of {length}")
 
 
 def doubt_of(

@@ -15,15 +15,16 @@ import scipy.sparse as sp
 
 from bigsvm import votes
 from bigsvm.calibration import Calibration
-from bigsvm.data.rows import ascend_below
 from bigsvm.data.scaler import Scaler
+from bigsvm.declared import ascend_below, check_fields, is_count
+from bigsvm.errors import brief
 from bigsvm.identity import PYTHON
 from bigsvm.kernels import identity_of_kernel, kernel_from
-from bigsvm.models.certificate import check_certificate, check_plain, is_count, one_of
+from bigsvm.models.certificate import check_certificate
 from bigsvm.parameters.formulations import FORMULATIONS, traits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,6 +35,17 @@ FORMAT_VERSION = 3
 LARGEST_CLASS = float(np.finfo(np.float64).max)
 MOST_COLUMNS = np.iinfo(np.int32).max
 """Column indices are int32 wherever rows are multiplied."""
+PROVENANCE = {
+    "first_index": ({0, 1}, None),
+    "n_rows": (int, None),
+    **dict.fromkeys(("bigsvm", "data", "kernel", "read from"), (str, None)),
+    **dict.fromkeys(("parameters", "estimator"), dict),
+    "left_out": [int],
+    "feature_names": ([str], None),
+}
+"""Entries of the provenance that are read later."""
+CALIBRATION = {"method": str, "n_rows": (int, None)}
+"""Fields of a calibration; its numbers are a tensor."""
 _FORMULATIONS = ("c-svc squared hinge", *FORMULATIONS)
 
 
@@ -100,8 +112,8 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     """
     rule, version = None, header["format_version"]
     if version > 1 and not (version == 3 and header["rule"] is None):
-        rule = one_of("rule", header["rule"], votes.RULES)
-    formulation = one_of("formulation", header["formulation"], _FORMULATIONS)
+        rule = _known("rule", header["rule"], votes.RULES)
+    formulation = _known("formulation", header["formulation"], _FORMULATIONS)
     classes = _classes(header["classes"])
     if (classes is None) != (traits_of(formulation).learns != "classes"):
         raise ValueError(f"classes do not belong to the formulation {formulation}")
@@ -113,8 +125,11 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     n, d = len(support), header["n_features"]
     if not is_count(d) or not 1 <= d <= MOST_COLUMNS:
         raise ValueError(f"it has {d!r} columns")
-    provenance = _provenance(header["provenance"], len(classes or ()))
-    names = provenance.get("feature_names")
+    provenance = header["provenance"]
+    check_fields("provenance", provenance, PROVENANCE)
+    left_out, names = provenance.get("left_out", []), provenance.get("feature_names")
+    if left_out and not ascend_below(np.array(left_out), len(classes or ())):
+        raise ValueError(f"left_out is {brief(left_out)}, of {len(classes or ())} classes")
     if names is not None and len(names) != d:
         raise ValueError(f"it has names of {len(names)} columns instead of {d}")
     rows = provenance.get("n_rows") or np.iinfo(np.int64).max
@@ -204,40 +219,19 @@ def _classes(labels: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
     return labels
 
 
-def _provenance(provenance: Any, n_classes: int) -> dict[str, Any]:  # noqa: ANN401 (as JSON has it)
-    """Provenance of the model; entries that are read later are checked."""
-    check_plain("provenance", provenance)
-    if provenance.get("first_index") not in (None, 0, 1):
-        raise ValueError(f"first_index is {provenance['first_index']!r}")
-    if provenance.get("n_rows") is not None and not is_count(provenance["n_rows"]):
-        raise ValueError(f"n_rows is {provenance['n_rows']!r}")
-    for name in ("bigsvm", "data", "kernel", "read from"):
-        if not isinstance(provenance.get(name), str | None):
-            raise ValueError(f"{name} is {provenance[name]!r}")
-    for name in ("parameters", "estimator"):
-        if not isinstance(provenance.get(name, {}), dict):
-            raise ValueError(f"{name} is not an object")
-    left_out = provenance.get("left_out", [])
-    if not isinstance(left_out, list) or not all(map(is_count, left_out)):
-        raise ValueError(f"left_out is {repr(left_out)[:40]}")
-    if left_out and not ascend_below(np.array(left_out), n_classes):
-        raise ValueError(f"left_out is {repr(left_out)[:40]}, of {n_classes} classes")
-    names = provenance.get("feature_names")
-    if names is not None and not (
-        isinstance(names, list) and all(isinstance(name, str) for name in names)
-    ):
-        raise ValueError("its names of columns are no list of words")
-    checked: dict[str, Any] = provenance
-    return checked
+def _known(name: str, value: object, known: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name} is {brief(value)}; known are {', '.join(known)}")
+    return value
 
 
 def _calibration(record: Any, tensors: Mapping[str, NDArray[Any]]) -> Calibration | None:  # noqa: ANN401 (as JSON has it)
     if record is None:  # as in models of earlier versions
         return None
-    n_rows = record["n_rows"]
-    if not (n_rows is None or is_count(n_rows)):
-        raise ValueError(f"its calibration was fitted on {n_rows!r} rows")
-    return Calibration(method=record["method"], numbers=tensors["calibration"], n_rows=n_rows)
+    check_fields("calibration", record, CALIBRATION, required=CALIBRATION)
+    return Calibration(
+        method=record["method"], n_rows=record["n_rows"], numbers=tensors["calibration"]
+    )
 
 
 def _scaler(method: Any, tensors: Mapping[str, NDArray[Any]], d: int) -> Scaler | None:  # noqa: ANN401 (as JSON has it)

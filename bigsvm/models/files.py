@@ -15,9 +15,9 @@ import numpy as np
 import xxhash
 
 from bigsvm.data.objects import file_to_read, file_to_write
+from bigsvm.declared import is_count
 from bigsvm.errors import BigsvmError, ModelError
 from bigsvm.files import LIBSVM_MODEL, open_regular, parse_json, part_of
-from bigsvm.models.certificate import is_count
 from bigsvm.models.contents import FORMAT_VERSION, attributes_of, header_and_tensors
 
 if TYPE_CHECKING:
@@ -51,11 +51,9 @@ def write_model(attributes: Mapping[str, Any], path: str | os.PathLike[str]) -> 
 
     header, tensors = header_and_tensors(attributes)
     text = json.dumps(header, sort_keys=True, default=_plain)
-    metadata = {"bigsvm": text, "xxh3_128": digest_of_tensors(text, tensors)}
     try:
         with file_to_write(path, "path", what="model") as target:
-            with part_of(target) as part:
-                save_tensors(part, tensors, metadata)
+            write_tensors(target, text, tensors)
     except (OSError, safetensors.SafetensorError) as error:
         raise ModelError(f"cannot write the model {path}: {error}") from error
 
@@ -87,16 +85,9 @@ def _read(source: Path, path: str | os.PathLike[str], make: Callable[..., Model]
         with open_regular(source, follow_links=True) as plain:
             if plain.read(len(LIBSVM_MODEL)) == LIBSVM_MODEL:
                 raise ModelError(f"{path} is a model of LIBSVM; read it by bigsvm.load")
-        with safetensors.safe_open(str(source), "numpy") as file:
-            metadata = file.metadata() or {}
-            if "bigsvm" not in metadata:
-                raise ModelError(f"{path} is not a bigsvm model: it has no bigsvm header")
-            text = metadata["bigsvm"]
-            if len(text) > MOST_HEADER_BYTES:
-                raise ValueError(f"its header has {len(text)} characters")
-            tensors = {name: _tensor(file, name) for name in file.keys()}
-        if digest_of_tensors(text, tensors) != metadata.get("xxh3_128"):
-            raise ModelError(f"{path} is damaged: its content does not match its hash")
+        text, tensors = read_tensors(source)
+        if text is None:
+            raise ModelError(f"{path} is not a bigsvm model: it has no bigsvm header")
         return make(**attributes_of(_header(text, path), tensors))
     except ModelError:
         raise
@@ -107,15 +98,6 @@ def _read(source: Path, path: str | os.PathLike[str], make: Callable[..., Model]
         raise ModelError(
             f"{path} is not a whole bigsvm model: {what}; take another copy, or train it again"
         ) from error
-
-
-def _tensor(file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 (safetensors has no types)
-    """Read a tensor of a known dtype; NumPy lacks some dtypes of safetensors."""
-    dtype = file.get_slice(name).get_dtype()
-    if dtype not in DTYPES:
-        raise ValueError(f"{name} is {dtype}")
-    tensor: NDArray[Any] = file.get_tensor(name)
-    return tensor
 
 
 def _header(text: str, path: object) -> dict[str, Any]:
@@ -139,15 +121,54 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else repr(value)
 
 
-def save_tensors(path: Path, tensors: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
-    """Write a safetensors file straight from the tensors: support vectors are many."""
+def write_tensors(path: Path, text: str, tensors: dict[str, NDArray[Any]]) -> None:
+    """Write a text, tensors and their hash to a safetensors file, whole or not at all.
+
+    Raises
+    ------
+    OSError, SafetensorError
+    """
     # Saves 1 MB where a model is used and thrown away.
     import safetensors.numpy
 
-    path.touch()
-    mode = path.stat().st_mode
-    safetensors.numpy.save_file(tensors, path, metadata)
-    path.chmod(mode)  # what it writes only the owner may read
+    metadata = {"bigsvm": text, "xxh3_128": digest_of_tensors(text, tensors)}
+    with part_of(path) as part:
+        part.touch()
+        mode = part.stat().st_mode
+        # Straight from the tensors: support vectors are many.
+        safetensors.numpy.save_file(tensors, part, metadata)
+        part.chmod(mode)  # what it writes only the owner may read
+
+
+def read_tensors(path: Path) -> tuple[str | None, dict[str, NDArray[Any]]]:
+    """Read what `write_tensors` wrote; the text is None, and no hash compared, if there is none.
+
+    Raises
+    ------
+    OSError, ValueError, SafetensorError
+    """
+    import safetensors
+
+    with safetensors.safe_open(str(path), "numpy") as file:
+        metadata = file.metadata() or {}
+        text = metadata.get("bigsvm")
+        if text is None:
+            return None, {}
+        if len(text) > MOST_HEADER_BYTES:
+            raise ValueError(f"its header has {len(text)} characters")
+        tensors = {name: _tensor(file, name) for name in file.keys()}
+    if digest_of_tensors(text, tensors) != metadata.get("xxh3_128"):
+        raise ValueError("its content does not match its hash")
+    return text, tensors
+
+
+def _tensor(file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 (safetensors has no types)
+    """Read a tensor of a known dtype; NumPy lacks some dtypes of safetensors."""
+    dtype = file.get_slice(name).get_dtype()
+    if dtype not in DTYPES:
+        raise ValueError(f"{name} is {dtype}")
+    tensor: NDArray[Any] = file.get_tensor(name)
+    return tensor
 
 
 def digest_of_tensors(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:

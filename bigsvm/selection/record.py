@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import safetensors
 import xxhash
 
+from bigsvm.declared import is_count
 from bigsvm.errors import CheckpointError, ModelError
 from bigsvm.files import open_regular, parse_json, remove, replace_synced, try_lock
 from bigsvm.identity import NOT_COMPARABLE
 from bigsvm.models import KernelExpansion
-from bigsvm.models.certificate import doubt_of, is_count
+from bigsvm.models.certificate import doubt_of
 from bigsvm.selection.identity import told
 from bigsvm.selection.saved import read_point, write_point
 from bigsvm.training.result import StopReason
@@ -39,6 +40,8 @@ FORMAT_VERSION = 2
 MOST_BYTES = 1 << 21
 """Largest file in bytes: room for the certificate of a hundred thousand classes. Parsing takes up
 to twenty times as much."""
+MODEL, POINT = ".safetensors", ".point.safetensors"
+"""Ends of the names of files to start from."""
 IN_OTHER_WORDS = ("bigsvm", "estimator", "kernel", "points", "scoring")
 """What format 1 described by other words."""
 MOST_SHOWN = 200
@@ -234,7 +237,7 @@ class Record:
         CheckpointError
             It is damaged, or larger than such a model can be.
         """
-        path = self._model_path(key)
+        path = self._start_path(key, MODEL)
         if not _is_there(path):
             return None
         try:
@@ -246,15 +249,15 @@ class Record:
 
     def drop_start(self, key: str) -> None:
         """Remove the model or the point of a fit, from which no other one starts any more."""
-        self._model_path(key).unlink(missing_ok=True)
-        self._point_path(key).unlink(missing_ok=True)
+        for kind in (MODEL, POINT):
+            self._start_path(key, kind).unlink(missing_ok=True)
 
     def model_damaged(self, key: str, error: Exception) -> CheckpointError:
         """Error for a model that no fit can start from."""
-        return _damaged(self._model_path(key), error)
+        return _damaged(self._start_path(key, MODEL), error)
 
-    def _model_path(self, key: str) -> Path:
-        return self._models / f"{key}.safetensors"
+    def _start_path(self, key: str, kind: str) -> Path:
+        return self._models / f"{key}{kind}"
 
     def point(self, key: str, *, n_rows: int, n_fits: int) -> PointOfFits | None:
         """Read where a run of all folds ended; None if that was not added.
@@ -271,7 +274,7 @@ class Record:
         ------
         CheckpointError
         """
-        path = self._point_path(key)
+        path = self._start_path(key, POINT)
         if not _is_there(path):
             return None
         try:
@@ -281,15 +284,12 @@ class Record:
 
     def add_point(self, key: str, point: PointOfFits) -> None:
         """Keep where a run of all folds ended, until it is dropped."""
-        path = self._point_path(key)
+        path = self._start_path(key, POINT)
         _is_there(path)
         try:
             write_point(path, point)
         except (OSError, safetensors.SafetensorError) as error:
             raise CheckpointError(f"cannot write {path}: {error}") from error
-
-    def _point_path(self, key: str) -> Path:
-        return self._models / f"{key}.point.safetensors"
 
     def drop_run(self, key: str) -> None:
         """Remove the checkpoint of a run whose results have been added."""
@@ -314,7 +314,7 @@ class Record:
                 f"({error}); remove it, and the work is done again"
             ) from error
         if model is not None:
-            path = self._model_path(key)
+            path = self._start_path(key, MODEL)
             _is_there(path)
             model.save(path)
         _write(self._fits / f"{key}.json", result._asdict())

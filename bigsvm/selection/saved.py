@@ -10,21 +10,23 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import safetensors
 from sklearn.metrics import get_scorer, get_scorer_names
 
-from bigsvm.files import open_regular, part_of
+from bigsvm.declared import AMOUNT, LARGEST, REALS, Kept, check_arrays, check_fields
+from bigsvm.files import open_regular
 from bigsvm.fit.folds_in_one_run import PointOfFits
 from bigsvm.models.certificate import check_certificate
-from bigsvm.models.files import digest_of_tensors, save_tensors
-from bigsvm.training.check_saved import LARGEST, is_number
+from bigsvm.models.files import read_tensors, write_tensors
 from bigsvm.training.result import KnownPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-FIELDS = ("scores", "train_scores", "fit_seconds", "score_seconds", "certificate")
+FIELDS = {
+    **dict.fromkeys(("scores", "train_scores", "certificate"), dict),
+    **dict.fromkeys(("fit_seconds", "score_seconds"), AMOUNT),
+}
 """Fields of the result of a fit."""
 OF_CERTIFICATES = ("converged", "stop_reason", "n_iter", "n_support")
 """Fields of certificates that are read later."""
@@ -39,6 +41,12 @@ _AT_MOST_1 = ("adjusted_", "d2_", "explained_variance", "r2")
 _MAY_BE_UNDEFINED = ("d2_", "explained_variance", "neg_negative_", "positive_", "r2", "roc_auc")
 """Starts of the names of scores that may be NaN, as where there is one class."""
 _POINT = "point of several fits, format 1"
+POINT = {
+    "alpha": Kept(REALS, ("rows", "fits", "variables")),
+    "outputs": Kept(REALS, ("rows", "fits")),
+    "C": Kept(REALS, ("one",)),
+}
+"""Arrays of a point."""
 _HEADER_BYTES = 1 << 12
 """Room for the header of the file of a point."""
 
@@ -93,22 +101,12 @@ class FitContent:
         """
         if not isinstance(values, dict) or set(values) != set(FIELDS):
             raise ValueError(f"its fields are not {', '.join(FIELDS)}")
-        scores, certificate = values["scores"], values["certificate"]
-        metrics = self.metrics_like(scores)
-        _check_scores("scores", scores, metrics)
+        check_fields("the result", values, FIELDS)
+        metrics = self.metrics_like(values["scores"])
+        _check_scores("scores", values["scores"], metrics)
         of_training = metrics if self._with_train_scores else {}
         _check_scores("train_scores", values["train_scores"], of_training)
-        for name in ("fit_seconds", "score_seconds"):
-            if not is_number(values[name]):
-                raise ValueError(f"{name} is {str(values[name])[:40]}")
-        counts = certificate.get("n_support_of_classes") if isinstance(certificate, dict) else None
-        try:
-            check_certificate(certificate, n_classes=len(counts) if counts else None)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"its certificate is not whole: {error}") from error
-        for name in OF_CERTIFICATES:
-            if name not in certificate:
-                raise ValueError(f"its certificate has no {name}")
+        check_certificate(values["certificate"], n_classes=None, required=OF_CERTIFICATES)
 
     def metrics_like(self, scores: Any) -> Mapping[str, str | None]:
         """Return the metric of each score; where names are not known, they are those of `scores`.
@@ -150,9 +148,7 @@ def write_point(path: Path, point: PointOfFits) -> None:
     known = point.known
     tensors = {"alpha": known.alpha, "outputs": known.outputs, "C": np.array([float(point.C)])}
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    metadata = {"bigsvm": _POINT, "xxh3_128": digest_of_tensors(_POINT, tensors)}
-    with part_of(path) as part:
-        save_tensors(part, tensors, metadata)
+    write_tensors(path, _POINT, tensors)
 
 
 def read_point(path: Path, *, n_rows: int, n_fits: int) -> PointOfFits:
@@ -168,33 +164,14 @@ def read_point(path: Path, *, n_rows: int, n_fits: int) -> PointOfFits:
         n_bytes = plain.seek(0, 2)
     if n_bytes > most:
         raise ValueError(f"it has {n_bytes} bytes; there can be {most}")
-    with safetensors.safe_open(str(path), "numpy") as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}
-        _check_point({n: (s.get_dtype(), s.get_shape()) for n, s in slices.items()}, n_rows, n_fits)
-        tensors = {name: file.get_tensor(name) for name in slices}
-        digest = (file.metadata() or {}).get("xxh3_128")
-    if digest != digest_of_tensors(_POINT, tensors):
-        raise ValueError("its content does not match its hash")
-    for name, tensor in tensors.items():
-        # Comparisons with NaN are False.
-        if not bool((np.abs(tensor) < LARGEST).all()):
-            raise ValueError(f"{name} has values that are not finite, or very large")
-    alpha, outputs, C = (tensors[name] for name in ("alpha", "outputs", "C"))
+    text, tensors = read_tensors(path)
+    if text != _POINT:
+        raise ValueError("it is no point of several fits")
+    variables = (2,) if np.ndim(tensors.get("alpha", 0)) == 3 else ()
+    check_arrays(tensors, POINT, {"fits": (n_fits,), "variables": variables, "one": (1,)})
+    alpha, outputs, C = (tensors[name] for name in POINT)
+    if not 0 < len(outputs) <= n_rows:
+        raise ValueError(f"alpha and outputs have the shapes {alpha.shape} and {outputs.shape}")
     if not 1 / LARGEST < C[0]:
         raise ValueError(f"C is {C[0]:.3g}")
     return PointOfFits(KnownPoint(alpha, outputs, computed_here=False), float(C[0]))
-
-
-def _check_point(
-    outlines: Mapping[str, tuple[str, Sequence[int]]], n_rows: int, n_fits: int
-) -> None:
-    """Check names, types and shapes of the tensors of a point."""
-    if set(outlines) != {"alpha", "outputs", "C"}:
-        raise ValueError("its arrays are not alpha, outputs and C")
-    for name, (dtype, _) in outlines.items():
-        if dtype != "F64":
-            raise ValueError(f"{name} is of type {dtype}")
-    alpha, outputs, C = (tuple(outlines[name][1]) for name in ("alpha", "outputs", "C"))
-    fits = len(outputs) == 2 and 0 < outputs[0] <= n_rows and outputs[1] == n_fits
-    if not fits or alpha[:2] != outputs or alpha[2:] not in ((), (2,)) or C != (1,):
-        raise ValueError(f"alpha, outputs and C have the shapes {alpha}, {outputs} and {C}")

@@ -277,7 +277,7 @@ def test_a_flipped_bit_of_the_scaler_is_refused(tmp_path):
             path.write_bytes(
                 whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :]
             )
-            with pytest.raises(ModelError, match="is damaged"):
+            with pytest.raises(ModelError, match="does not match its hash"):
                 KernelExpansion.load(path)
 
 
