@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm.declared import LARGEST, is_number
 from bigsvm.duals.box import project
 from bigsvm.duals.problem import EarlierModel
 from bigsvm.errors import DataError, ParameterError
@@ -18,7 +19,6 @@ from bigsvm.fit.problem import check_has_others, make_problem
 from bigsvm.fit.reduction import ModelFunctions, hold_and_plan
 from bigsvm.fit.variables import Variables, decision_of, make_variables
 from bigsvm.parameters.formulations import BALLS
-from bigsvm.training.check_saved import LARGEST, is_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -38,7 +38,6 @@ from bigsvm.one_vs_one.entries import (
 )
 from bigsvm.one_vs_one.saved import PairsContent, divided
 from bigsvm.training.checkpoint import Generation
-from bigsvm.training.generations import outlines_of
 from bigsvm.training.result import PHASES
 
 if TYPE_CHECKING:
@@ -457,7 +456,6 @@ class Slot:
             return None
         try:
             if content is not None:
-                content.check_outline(outlines_of(saved.arrays), saved.values)
                 content.check(saved.arrays, saved.values)
         except ValueError as error:
             logger.warning(

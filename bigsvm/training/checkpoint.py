@@ -40,9 +40,9 @@ from bigsvm.files import (
 from bigsvm.training.generations import (
     ENDED,
     array_of,
+    bytes_of,
     generations_in,
     manifest_of,
-    outlines_in,
     parse_manifest,
 )
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.training.checkpoint_copy import CheckpointCopy
-    from bigsvm.training.generations import Outline
 
 logger = logging.getLogger(__name__)
 
@@ -71,17 +70,12 @@ class Generation(NamedTuple):
 class Content(Protocol):
     """Checks that a generation must pass before a run continues from it."""
 
-    def check_outline(self, outlines: Mapping[str, Outline], values: dict[str, Any]) -> None:
-        """Check the values and the shapes of arrays, before any array is read.
-
-        Raises
-        ------
-        ValueError
-            The message says what is wrong.
-        """
+    @property
+    def most_bytes(self) -> int:
+        """Most bytes that its arrays have together; no others are read."""
 
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
-        """Check the contents of the arrays.
+        """Check the values and the arrays.
 
         Raises
         ------
@@ -359,13 +353,11 @@ class Checkpoint:
     def _read(self, number: int, path: Path, content: Content | None) -> Generation:
         manifest = manifest_of(path)
         self._check_manifest(str(self.directory), manifest)
-        values, outlines = manifest["values"], outlines_in(manifest["arrays"])
-        if content is not None:
-            content.check_outline(outlines, values)
-        arrays = {
-            name: array_of(path / f"{name}.bin", outline, manifest["arrays"][name].get("xxh3"))
-            for name, outline in outlines.items()
-        }
+        values, entries = manifest["values"], manifest["arrays"]
+        n_bytes = sum(map(bytes_of, entries.values()))
+        if content is not None and n_bytes > content.most_bytes:
+            raise ValueError(f"its arrays have {n_bytes} bytes; there can be {content.most_bytes}")
+        arrays = {name: array_of(path / f"{name}.bin", entry) for name, entry in entries.items()}
         if content is not None:
             content.check(arrays, values)
         return Generation(number, arrays, values)

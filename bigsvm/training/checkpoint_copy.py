@@ -15,12 +15,13 @@ import logging
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import xxhash
 
 from bigsvm.data.objects import Objects, download
 from bigsvm.data.place import Place, Prefix
+from bigsvm.declared import is_count, is_kind
 from bigsvm.errors import BigsvmError, CheckpointError, ParameterError
 from bigsvm.files import open_regular, parse_json
 from bigsvm.interruption import GivenUpError, GivingUp, checked_by
@@ -51,6 +52,15 @@ class _Part(NamedTuple):
     start: int
     size: int
     digest: str
+
+
+_FIELDS = [
+    lambda name: isinstance(name, str) and _FILE_PART.fullmatch(name),
+    int,
+    lambda size: is_count(size) and 0 < size <= _PART_BYTES,
+    str,
+]
+"""Kinds of the fields of a part."""
 
 
 class _Task(NamedTuple):
@@ -172,14 +182,14 @@ class CheckpointCopy:
     def _parts_of(self, name: str) -> dict[str, list[_Part]]:
         """Read which parts the growing files of a generation have."""
         try:
-            logs = parse_json(self._place.read(f"{name}/{_LOGS}", _MOST_BYTES))
-            if not isinstance(logs, dict) or not all(map(_FILE.fullmatch, logs)):
-                raise ValueError(logs)
-            return {log: [_part(*fields) for fields in parts] for log, parts in logs.items()}
+            logs: Any = parse_json(self._place.read(f"{name}/{_LOGS}", _MOST_BYTES))
         except FileNotFoundError:
             return {}
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise ValueError(f"{_LOGS} is damaged") from error
+        if not is_kind(logs, {str: [_FIELDS]}) or not all(map(_FILE.fullmatch, logs)):
+            raise ValueError(f"{_LOGS} is damaged")
+        return {log: [_Part(*fields) for fields in parts] for log, parts in logs.items()}
 
     # -- copying -------------------------------------------------------------------------------
 
@@ -306,19 +316,3 @@ class CheckpointCopy:
         # A generation without manifest.json is none.
         for is_manifest in (True, False):
             self._objects.delete(n for n in removed if n.endswith(f"/{MANIFEST}") == is_manifest)
-
-
-def _part(name: object, start: object, size: object, digest: object) -> _Part:
-    """Check the fields of a part.
-
-    Raises
-    ------
-    ValueError
-    """
-    if (
-        not (isinstance(name, str) and isinstance(digest, str) and _FILE_PART.fullmatch(name))
-        or not (type(start) is int and start >= 0)
-        or not (type(size) is int and 0 < size <= _PART_BYTES)
-    ):
-        raise ValueError(name)
-    return _Part(name, start, size, digest)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
+from bigsvm.declared import FINITE, INTEGERS, REALS, check_fields
 from bigsvm.files import open_regular, parse_json
 
 if TYPE_CHECKING:
@@ -29,18 +30,18 @@ MOST_MANIFEST_BYTES = 1 << 26
 """Largest manifest in bytes: parsing takes several times as much memory."""
 _GENERATION = re.compile(r"generation-([0-9]{8,18})")
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
-
-
-class Outline(NamedTuple):
-    """Type and shape of a saved array in the manifest."""
-
-    dtype: str
-    shape: tuple[int, ...]
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the file in bytes."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+_END = {"format_version": {1}, "stop_reason": str, "converged": bool}
+"""Fields of the record of an end."""
+_ARRAY = {"dtype": {REALS, INTEGERS}, "shape": [int], "xxh3": str}
+_MANIFEST = {
+    "format_version": int,
+    "generation": int,
+    "snapshot_time": FINITE,
+    "fingerprint": {str: str},
+    "values": dict,
+    "arrays": {str: _ARRAY},
+}
+"""Fields of a manifest."""
 
 
 def newest_manifest(directory: Path) -> dict[str, Any] | None:
@@ -66,14 +67,10 @@ def recorded_end(directory: Path) -> tuple[str, bool] | None:
     try:
         with open_regular(directory / ENDED, follow_links=False) as file:
             record: Any = parse_json(file.read(MOST_ENDED_BYTES))
-        version, reason, converged = (
-            record[name] for name in ("format_version", "stop_reason", "converged")
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        check_fields("the end", record, _END, required=_END)
+    except (OSError, ValueError):
         return None
-    if version != 1 or not isinstance(reason, str) or not isinstance(converged, bool):
-        return None
-    return reason, converged
+    return record["stop_reason"], record["converged"]
 
 
 def generations_in(directory: Path) -> list[tuple[int, Path]]:
@@ -84,17 +81,6 @@ def generations_in(directory: Path) -> list[tuple[int, Path]]:
         if match:
             generations.append((int(match[1]), path))
     return sorted(generations, reverse=True)
-
-
-_MANIFEST_KINDS: dict[str, tuple[type, ...]] = {
-    "format_version": (int,),
-    "generation": (int,),
-    "snapshot_time": (int, float),
-    "fingerprint": (dict,),
-    "values": (dict,),
-    "arrays": (dict,),
-}
-"""Entries of a manifest and their types."""
 
 
 def manifest_of(path: Path) -> dict[str, Any]:
@@ -122,56 +108,28 @@ def parse_manifest(data: bytes) -> dict[str, Any]:
     text, _, digest = data.rstrip().rpartition(b"\n")
     if xxhash.xxh3_128_hexdigest(text).encode() != digest:
         raise ValueError("the manifest is damaged")
-    manifest = parse_json(text)
-    if not isinstance(manifest, dict):
-        raise ValueError("the manifest is no JSON object")
-    for name, kinds in _MANIFEST_KINDS.items():
-        found = manifest.get(name)
-        if not isinstance(found, kinds) or isinstance(found, bool):
-            raise ValueError(f"{name} of the manifest is {_shown(found)}")
-    for name, word in manifest["fingerprint"].items():
-        if not isinstance(word, str):
-            raise ValueError(f"{name} of the fingerprint is {_shown(word)}")
-    return manifest
+    manifest: Any = parse_json(text)
+    check_fields("the manifest", manifest, _MANIFEST, required=_MANIFEST)
+    if not all(map(_ARRAY_NAME.fullmatch, manifest["arrays"])):
+        raise ValueError("the manifest has an array with another name than bigsvm gives")
+    checked: dict[str, Any] = manifest
+    return checked
 
 
-def outlines_in(arrays: dict[str, Any]) -> dict[str, Outline]:
-    """Read type and shape of each array of a manifest."""
-    outlines = {}
-    for name, entry in arrays.items():
-        if not _ARRAY_NAME.fullmatch(name) or not isinstance(entry, dict):
-            raise ValueError(f"the manifest has no array {_shown(name)}")
-        dtype, shape = entry.get("dtype"), entry.get("shape")
-        if dtype not in ("<f8", "<i8"):
-            raise ValueError(f"{name} is of type {_shown(dtype)}")
-        if not isinstance(shape, list) or not all(_is_size(size) for size in shape):
-            raise ValueError(f"the shape of {name} is {_shown(shape)}")
-        outlines[name] = Outline(dtype, tuple(shape))
-    return outlines
+def bytes_of(entry: Mapping[str, Any]) -> int:
+    """Size of an array in a manifest."""
+    n_bytes: int = 8 * math.prod(entry["shape"])
+    return n_bytes
 
 
-def outlines_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Outline]:
-    """Return type and shape of arrays in memory."""
-    return {name: Outline(array.dtype.str, array.shape) for name, array in arrays.items()}
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value <= np.iinfo(np.int64).max
-
-
-def array_of(path: Path, outline: Outline, digest: object) -> NDArray[Any]:
-    """Read an array whose file must have exactly the size of its shape."""
+def array_of(path: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
+    """Read an array of a manifest; its file must have exactly the size of its shape."""
     with open_regular(path, follow_links=False) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size != outline.n_bytes:
-            raise ValueError(f"{path.name} has {size} bytes instead of {outline.n_bytes}")
+        size, n_bytes = os.fstat(file.fileno()).st_size, bytes_of(entry)
+        if size != n_bytes:
+            raise ValueError(f"{path.name} has {size} bytes instead of {n_bytes}")
         data = np.fromfile(file, np.uint8, size)
-    if xxhash.xxh3_128_hexdigest(data.data) != digest:
+    if xxhash.xxh3_128_hexdigest(data.data) != entry["xxh3"]:
         raise ValueError(f"{path.name} is damaged")
-    return data.view(np.dtype(outline.dtype)).reshape(outline.shape)
-
-
-def _shown(value: object) -> str:
-    """Show a value of unknown origin in a few characters."""
-    word = repr(value) if not isinstance(value, dict | list) else f"a {type(value).__name__}"
-    return word if len(word) <= 40 else f"{word[:37]}..."
+    array: NDArray[Any] = data.view(entry["dtype"]).reshape(entry["shape"])
+    return array

@@ -281,7 +281,7 @@ def test_sparse_file_in_a_checkpoint_is_not_read(stopped):
     manifest["arrays"]["alpha"]["shape"] = [1 << 37]
     write_manifest(newest(folder), manifest)
     os.truncate(newest(folder) / "alpha.bin", 1 << 40)
-    with pytest.raises(CheckpointError, match="alpha has the shape"):
+    with pytest.raises(CheckpointError, match=r"its arrays have 1099\d+ bytes; there can be \d+"):
         train("c-svc", folder)
 
 

@@ -125,5 +125,5 @@ def test_curves_of_runs_are_taken_up(curve):
     ],
 )
 def test_damaged_curves_are_refused(curve):
-    with pytest.raises(ValueError, match="the counter curve is"):
+    with pytest.raises(ValueError, match="curve of the counters is"):
         check_counters({**VALUES, "curve": curve}, 5000)

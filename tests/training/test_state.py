@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bigsvm.training.check_saved import Sizes, check_ranges
+from bigsvm.training.check_saved import Sizes, check_state
 from bigsvm.training.state import first_state
 from bigsvm.working_sets.choice import WorkingSet
 
@@ -56,10 +56,11 @@ def test_working_sets_of_functions_are_one_after_the_other(active):
 ])  # fmt: skip
 def test_rows_of_a_saved_working_set_are_checked(rows, sizes, active, fault):
     arrays = state_of(rows, sizes, active)._asdict()
-    values = {"phase": "solve", "scope": N, "rows_done": 0}
+    random_state = np.random.default_rng(0).bit_generator.state
+    values = {"phase": "solve", "scope": N, "rows_done": 0, "random_state": random_state}
     known = Sizes(N, N, (K,), (K,), K)
     if not fault:
-        check_ranges(arrays, values, known)
+        check_state(arrays, values, known)
         return
     with pytest.raises(ValueError, match=fault):
-        check_ranges(arrays, values, known)
+        check_state(arrays, values, known)
