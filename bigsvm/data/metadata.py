@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import json
 import os
-import reprlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from bigsvm.data.other_paths import not_a_store
 from bigsvm.data.schema import (
@@ -17,20 +16,22 @@ from bigsvm.data.schema import (
     MOST_COLUMNS,
     NAME,
     REMEDY,
+    ZSTD_LEVEL,
     ArraySpec,
     StoreAttributes,
+    array_metadata,
     checksum,
     fingerprints,
 )
-from bigsvm.errors import DataCorruptionError, StoreError
+from bigsvm.declared import FINITE, check_fields, is_count
+from bigsvm.errors import DataCorruptionError, StoreError, brief
 from bigsvm.files import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from bigsvm.data.place import Place
 
-T = TypeVar("T")
 MAX_CHUNK_BYTES = 4 << 20
 """Most decoded bytes of a chunk with several rows: conversion writes chunks of at most twice
 `schema.CHUNK_BYTES`."""
@@ -39,7 +40,8 @@ MAX_ROW_BYTES = 256 << 20
 _MAX_CHUNKS_PER_SHARD = 1 << 16
 _MAX_ROOT_JSON = 64 << 20
 """Largest metadata file in bytes: room for the hashes of about three terabytes."""
-_MAX_ARRAY_JSON = 1 << 16
+MAX_ARRAY_JSON = 1 << 16
+"""Largest metadata file of an array in bytes."""
 _MAX_BRACKETS = 1 << 16
 """Most lists and objects in a file: `MAX_LABEL_COUNTS` pairs, and a few more."""
 _LEAST_BYTES_OF_ITEMS = 12
@@ -143,71 +145,24 @@ def read_attributes(place: Place) -> StoreAttributes:
         ) from error
 
 
-def _field(record: Mapping[str, Any], name: str, kind: type[T], *, optional: bool = False) -> T:
-    """Value of an attribute of exactly this type; None if it is optional and absent."""
-    if name not in record and not optional:
-        raise KeyError(f"{name} is missing")
-    value = record.get(name)
-    # The exact type is compared, as True is an int too.
-    if type(value) is not kind and not (optional and value is None):
-        raise TypeError(f"{name} is {reprlib.repr(value)}, which is no {kind.__name__}")
-    if type(value) is int and not 0 <= value < 2**64:
-        raise ValueError(f"{name} is {reprlib.repr(value)}")
-    return cast("T", value)
-
-
-def _number(record: Mapping[str, Any], name: str) -> float:
-    """Value of a float attribute, which JSON may write as an integer."""
-    value = record.get(name)
-    return float(value) if type(value) is int else _field(record, name, float)
-
-
-def _list(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Value of an attribute that is a list of words."""
-    values = _field(record, name, list)
-    if not all(type(value) is str for value in values):
-        raise TypeError(f"{name} is no list of words")
-    return tuple(values)
-
-
-def _label_counts(record: Mapping[str, Any], n_rows: int) -> tuple[tuple[float, int], ...] | None:
-    """Labels in ascending order with their numbers of rows, which add up to all rows."""
-    pairs = cast("Any", _field(record, "label_counts", list, optional=True))
-    if pairs is None:
-        return None
-    counts = []
-    for pair in pairs:
-        if type(pair) is not list or [type(part) for part in pair] not in (
-            [float, int],
-            [int, int],
-        ):
-            raise TypeError(
-                f"label_counts has {reprlib.repr(pair)} instead of a label and its rows"
-            )
-        counts.append((float(pair[0]), pair[1]))
-    labels = [label for label, _ in counts]
-    rows = [n for _, n in counts]
-    if not all(map(math.isfinite, labels)) or sorted(set(labels)) != labels:
-        raise ValueError("label_counts has labels that are not finite, or do not ascend")
-    if min(rows, default=0) < 1 or sum(rows) != n_rows:
-        raise ValueError(f"label_counts adds up to {sum(rows)} rows instead of {n_rows}")
-    return tuple(counts)
-
-
-def _check_class_names(
-    names: tuple[str, ...], label_counts: tuple[tuple[float, int], ...] | None
-) -> None:
-    """Refuse names that are not sorted, or labels that are not places in them.
-
-    Raises
-    ------
-    ValueError
-    """
-    if not names or sorted(set(names)) != list(names):
-        raise ValueError("class_names are empty or not in ascending order")
-    places = [label for label, _ in label_counts or ()]
-    if places and places != list(range(len(names))):
-        raise ValueError(f"label_counts has other labels than {len(names)} class_names")
+ATTRIBUTES = {
+    **dict.fromkeys(("format_version", "n_rows", "n_columns", "n_nonzero"), int),
+    "dtype": {"float32", "float64"},
+    "layout": {DENSE, CSR},
+    "shuffled": bool,
+    "seed": (lambda seed: type(seed) is int and 0 <= seed < 2**64, None),
+    "label_counts": ([[FINITE, lambda n_rows: is_count(n_rows) and n_rows > 0]], None),
+    # Those of very large values are infinite or NaN.
+    **dict.fromkeys(("mean", "variance"), float),
+    "sources": [str],
+    "first_index": ({0, 1}, None),
+    "manifest": {str: [str]},
+    **dict.fromkeys(("fingerprint", "rows_fingerprint"), str),
+    "scaler": (str, None),
+    **dict.fromkeys(("feature_names", "class_names"), ([str], None)),
+    **dict.fromkeys(("listed_columns", "scaler_columns"), (int, None)),
+}
+"""Fields of the record of a store. Those that may be None may be absent."""
 
 
 def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
@@ -215,42 +170,21 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
 
     Raises
     ------
-    KeyError, TypeError, ValueError
+    ValueError, OverflowError
         If the record makes no sense.
     """
-    n_rows = _field(record, "n_rows", int)
-    hashes = _field(record, "manifest", dict)
-    names, classes = (
-        _field(record, name, list, optional=True) for name in ("feature_names", "class_names")
-    )
-    a = StoreAttributes(
-        format_version=_field(record, "format_version", int),
-        n_rows=n_rows,
-        n_columns=_field(record, "n_columns", int),
-        n_nonzero=_field(record, "n_nonzero", int),
-        dtype=_field(record, "dtype", str),
-        layout=_field(record, "layout", str),
-        shuffled=_field(record, "shuffled", bool),
-        seed=_field(record, "seed", int, optional=True),
-        label_counts=_label_counts(record, n_rows),
-        mean=_number(record, "mean"),
-        variance=_number(record, "variance"),
-        sources=_list(record, "sources"),
-        first_index=_field(record, "first_index", int, optional=True),
-        manifest={path: _list(hashes, path) for path in hashes},
-        fingerprint=_field(record, "fingerprint", str),
-        rows_fingerprint=_field(record, "rows_fingerprint", str),
-        scaler=_field(record, "scaler", str, optional=True),
-        feature_names=None if names is None else _list(record, "feature_names"),
-        class_names=None if classes is None else _list(record, "class_names"),
-        listed_columns=_field(record, "listed_columns", int, optional=True),
-        scaler_columns=_field(record, "scaler_columns", int, optional=True),
-    )
-    if a.dtype not in {"float32", "float64"} or a.layout not in {DENSE, CSR}:
-        raise ValueError(
-            f"dtype {reprlib.repr(a.dtype)} or layout {reprlib.repr(a.layout)} is unknown"
-        )
-    if a.n_rows < 1 or a.n_columns < 1 or not 0 <= a.n_nonzero <= a.n_rows * a.n_columns:
+    values: dict[str, Any] = {name: record.get(name) for name in ATTRIBUTES}
+    check_fields("the attributes", values, ATTRIBUTES)
+    for name, value in values.items():
+        if isinstance(value, list):
+            values[name] = tuple(value)
+    for name in ("mean", "variance"):
+        values[name] = float(values[name])
+    values["manifest"] = {path: tuple(hashes) for path, hashes in values["manifest"].items()}
+    if values["label_counts"] is not None:
+        values["label_counts"] = tuple((float(label), n) for label, n in values["label_counts"])
+    a = StoreAttributes(**values)
+    if a.n_rows < 1 or a.n_columns < 1 or a.n_nonzero > a.n_rows * a.n_columns:
         raise ValueError(
             f"{a.n_rows} rows of {a.n_columns} columns with {a.n_nonzero} values other than 0"
         )
@@ -264,77 +198,21 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         raise ValueError("columns of a scaler are listed, but there is none")
     if a.feature_names is not None and len(a.feature_names) != a.n_columns:
         raise ValueError(f"{len(a.feature_names)} names of {a.n_columns} columns")
+    if a.label_counts is not None:
+        labels, counted = [label for label, _ in a.label_counts], sum(n for _, n in a.label_counts)
+        if sorted(set(labels)) != labels or counted != a.n_rows:
+            raise ValueError(
+                f"label_counts do not ascend, or add up to {counted} rows instead of {a.n_rows}"
+            )
     if a.class_names is not None:
-        _check_class_names(a.class_names, a.label_counts)
-    if a.first_index not in (None, 0, 1):
-        raise ValueError(f"first_index is {a.first_index}")
+        if not a.class_names or sorted(set(a.class_names)) != list(a.class_names):
+            raise ValueError("class_names are empty or not in ascending order")
+        if a.label_counts and labels != list(range(len(a.class_names))):
+            raise ValueError(f"label_counts has other labels than {len(a.class_names)} class_names")
     expected = fingerprints(a.n_rows, a.n_columns, a.dtype, a.layout, a.manifest)
     if (a.fingerprint, a.rows_fingerprint) != expected:
         raise ValueError("the fingerprint is not that of the manifest")
     return a
-
-
-def _codec_names(codecs: object) -> list[tuple[str, dict[str, Any]]]:
-    """Names and configurations of a chain of codecs."""
-    return [(c["name"], c.get("configuration", {})) for c in cast("list[dict[str, Any]]", codecs)]
-
-
-def _sizes(values: object, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of chunks or shards, which span all columns of their array."""
-    if type(values) is not list or not all(type(size) is int for size in values):
-        raise TypeError(f"{reprlib.repr(values)} is no shape")
-    if len(values) != len(shape) or tuple(values[1:]) != shape[1:]:
-        raise ValueError(f"chunks {reprlib.repr(values)} do not span the columns of {shape}")
-    return tuple(values)
-
-
-def _chunks(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows per chunk and chunks per shard; array metadata that `writer` cannot write is refused.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError, AttributeError
-        If it cannot.
-    """
-    shard = _sizes(metadata["chunk_grid"]["configuration"]["chunk_shape"], shape)
-    if metadata["chunk_grid"]["name"] != "regular" or metadata.get("storage_transformers"):
-        raise ValueError("chunks that are not on a regular grid")
-    keys = metadata["chunk_key_encoding"]
-    if keys["name"] != "default" or keys.get("configuration", {}).get("separator", "/") != "/":
-        raise ValueError("chunks under other names")
-    [(name, sharding)] = _codec_names(metadata["codecs"])
-    (bytes_name, endian), (zstd_name, zstd) = _codec_names(sharding["codecs"])
-    if (name, bytes_name, zstd_name) != ("sharding_indexed", "bytes", "zstd"):
-        raise ValueError("codecs other than sharding, bytes, zstd")
-    if endian.get("endian", "little") != "little" or zstd.get("checksum") is not True:
-        raise ValueError("a zstd codec without checksum, or big-endian bytes")
-    if [n for n, _ in _codec_names(sharding["index_codecs"])] != ["bytes", "crc32c"]:
-        raise ValueError("a shard index without crc32c")
-    if sharding.get("index_location", "end") != "end":
-        raise ValueError("a shard index that is not at the end")
-    chunk = _sizes(sharding["chunk_shape"], shape)
-    if (
-        not 1 <= chunk[0] <= shard[0] <= chunk[0] * _MAX_CHUNKS_PER_SHARD
-        or shard[0] % chunk[0]
-        or chunk[0] > max(shape[0], 1)
-    ):
-        raise ValueError(
-            f"chunks of {chunk[0]} rows in shards of {shard[0]} rows of an array of {shape[0]}"
-        )
-    return chunk[0], shard[0] // chunk[0]
-
-
-def read_array_metadata(place: Place, names: Sequence[str]) -> list[bytes | None]:
-    """Read the metadata files of arrays, at once if they are far; None for those missing.
-
-    Raises
-    ------
-    StoreError
-        If one cannot be reached, or is larger than any of a store.
-    OSError
-        If one cannot be read.
-    """
-    return place.read_each([f"{name}/{NAME}" for name in names], _MAX_ARRAY_JSON)
 
 
 def check_array(where: str, data: bytes | None, expected: ArraySpec, n_hashes: int) -> ArraySpec:
@@ -345,7 +223,7 @@ def check_array(where: str, data: bytes | None, expected: ArraySpec, n_hashes: i
     where : str
         What to call the array in messages.
     data : bytes or None
-        Its metadata file, from `read_array_metadata`.
+        Its metadata file, None if there is none.
     expected : ArraySpec
     n_hashes : int
         Chunks that the manifest has.
@@ -359,17 +237,10 @@ def check_array(where: str, data: bytes | None, expected: ArraySpec, n_hashes: i
         raise DataCorruptionError(f"{where} is missing; {REMEDY}")
     metadata = _parse(data, where)
     try:
-        if metadata["node_type"] != "array" or metadata["shape"] != list(expected.shape):
-            raise ValueError(f"shape {reprlib.repr(metadata['shape'])} instead of {expected.shape}")
-        if metadata["data_type"] != expected.dtype.name:
-            raise ValueError(
-                f"type {reprlib.repr(metadata['data_type'])} instead of {expected.dtype.name}"
-            )
-        chunk_rows, chunks_per_shard = _chunks(metadata, expected.shape)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        spec = _with_chunks(expected, metadata)
+    except (LookupError, TypeError, ValueError) as error:
         raise DataCorruptionError(f"{where} is not as written ({error}); {REMEDY}") from error
-    spec = expected._replace(chunk_rows=chunk_rows, chunks_per_shard=chunks_per_shard)
-    limit = MAX_ROW_BYTES if chunk_rows == 1 else MAX_CHUNK_BYTES
+    limit = MAX_ROW_BYTES if spec.chunk_rows == 1 else MAX_CHUNK_BYTES
     if spec.chunk_bytes > limit:
         raise DataCorruptionError(
             f"{where} has chunks of {spec.chunk_bytes} bytes, more than the limit {limit}; {REMEDY}"
@@ -379,3 +250,39 @@ def check_array(where: str, data: bytes | None, expected: ArraySpec, n_hashes: i
             f"{where} has {spec.n_chunks} chunks, but the manifest has {n_hashes}; {REMEDY}"
         )
     return spec
+
+
+def _with_chunks(expected: ArraySpec, metadata: dict[str, Any]) -> ArraySpec:
+    """Return `expected` with the chunks of the metadata, which must be those of such an array.
+
+    Raises
+    ------
+    LookupError, TypeError, ValueError
+        If it is not what `bigsvm.data.schema.array_metadata` makes for any chunks.
+    """
+    sharding, n = metadata["codecs"][0]["configuration"], expected.shape[0]
+    [shard, *_], [chunk, *_] = (
+        about["chunk_shape"] for about in (metadata["chunk_grid"]["configuration"], sharding)
+    )
+    if (
+        not (is_count(shard) and is_count(chunk))
+        or not 1 <= chunk <= shard <= chunk * _MAX_CHUNKS_PER_SHARD
+        or shard % chunk
+        or chunk > max(n, 1)
+    ):
+        raise ValueError(
+            f"chunks of {brief(chunk)} rows in shards of {brief(shard)} rows of an array of {n}"
+        )
+    spec = expected._replace(chunk_rows=chunk, chunks_per_shard=shard // chunk)
+    # Any level of compression is read, and fill values and attributes do not matter.
+    sharding["codecs"][1]["configuration"]["level"] = ZSTD_LEVEL
+    for name, wanted in array_metadata(spec).items():
+        found = metadata[name]
+        # As text, true is not 1.
+        if name not in ("fill_value", "attributes") and _text(found) != _text(wanted):
+            raise ValueError(f"{name} is {brief(found)} instead of {brief(wanted)}")
+    return spec
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -325,6 +325,11 @@ def write_group(folder: Path, attributes: Mapping[str, Any]) -> None:
 def write_array(folder: Path, spec: ArraySpec) -> None:
     """Make a folder that is an array without chunks."""
     folder.mkdir()
+    _write(folder, array_metadata(spec))
+
+
+def array_metadata(spec: ArraySpec) -> dict[str, Any]:
+    """Return the content of the metadata file of an array."""
     rest = spec.shape[1:]
     sharding = {
         "chunk_shape": [spec.chunk_rows, *rest],
@@ -333,24 +338,21 @@ def write_array(folder: Path, spec: ArraySpec) -> None:
         "index_location": "end",
     }
     shard_rows = spec.chunk_rows * spec.chunks_per_shard
-    _write(
-        folder,
-        {
-            "shape": spec.shape,
-            "data_type": spec.dtype.name,
-            "chunk_grid": {
-                "name": "regular",
-                "configuration": {"chunk_shape": [shard_rows, *rest]},
-            },
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "fill_value": spec.fill_value if spec.dtype.kind == "i" else "NaN",
-            "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
-            "attributes": {},
-            "zarr_format": 3,
-            "node_type": "array",
-            "storage_transformers": [],
+    return {
+        "shape": spec.shape,
+        "data_type": spec.dtype.name,
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": [shard_rows, *rest]},
         },
-    )
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": spec.fill_value if spec.dtype.kind == "i" else "NaN",
+        "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+        "attributes": {},
+        "zarr_format": 3,
+        "node_type": "array",
+        "storage_transformers": [],
+    }
 
 
 def _write(folder: Path, content: Mapping[str, Any]) -> None:

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.arrays import VerifiedArray
-from bigsvm.data.metadata import (
-    check_array,
-    check_files,
-    read_array_metadata,
-    read_attributes,
-)
+from bigsvm.data.metadata import MAX_ARRAY_JSON, check_array, check_files, read_attributes
 from bigsvm.data.place import Folder
-from bigsvm.data.schema import REMEDY, array_specs
+from bigsvm.data.schema import NAME, REMEDY, array_specs
 from bigsvm.data.workspace import put_back
 from bigsvm.errors import DataCorruptionError, StoreError
 
@@ -52,7 +47,7 @@ def open_arrays(
         for name in expected:
             if name not in attributes.manifest:
                 raise DataCorruptionError(f"{place}: the manifest lacks array {name!r}; {REMEDY}")
-        metadata = read_array_metadata(place, list(expected))
+        metadata = place.read_each([f"{name}/{NAME}" for name in expected], MAX_ARRAY_JSON)
     except OSError as error:
         raise StoreError(f"{place}: cannot be read ({error.strerror or error})") from error
     if fingerprint not in (None, attributes.fingerprint):
