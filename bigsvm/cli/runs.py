@@ -16,6 +16,7 @@ import xxhash
 from bigsvm.budget import show_bytes
 from bigsvm.cli.inputs import is_standard_input
 from bigsvm.cli.options import ZeroBased
+from bigsvm.declared import check_fields, is_kind, within
 from bigsvm.errors import CheckpointError, ParameterError
 from bigsvm.files import open_regular, parse_json, replace_synced
 from bigsvm.parameters.formulations import gap_name
@@ -25,6 +26,7 @@ from bigsvm.training.result import StopReason
 from bigsvm.version import __version__
 
 if TYPE_CHECKING:
+    from bigsvm.declared import Kind
     from bigsvm.parameters import TrainingParameters
     from bigsvm.report.describe import Lines
 
@@ -32,11 +34,27 @@ FORMAT_VERSION = 2
 COUNTS = ("n_sweeps", "rows_done", "n_iter", "n_pairs", "n_finished")
 NUMBERS = ("seconds", "gap", "objective")
 """Counters and numbers of a saved run that are shown."""
-MOST_SHOWN = 1e300
-"""Largest number shown: a larger one means that no sweep has computed it yet."""
+SHOWN = within(-1e300, 1e300)
+"""Numbers that are shown: a larger one means that no sweep has computed it yet."""
 NAME = "run.json"
 MOST_BYTES = 1 << 24
 """Largest record in bytes: room for the weights of a million classes."""
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and "\0" not in value
+
+
+FIELDS = {
+    "source": _is_name,
+    "model": _is_name,
+    "cache_dir": (_is_name, None),
+    "zero_based": {str(way) for way in ZeroBased},
+    "parameters": dict,
+}
+"""Fields of a record, which are those of a `Run`."""
+WEIGHTS = [[(str, bool, float), (bool, float)]]
+"""Labels and the weights of their classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,20 +108,9 @@ class Run:
         """Refuse values that no command writes; ValueError names them."""
         from bigsvm.parameters import TrainingParameters
 
-        for name in ("source", "model", "zero_based"):
-            word = getattr(self, name)
-            if not isinstance(word, str) or not word or "\0" in word:
-                raise ValueError(f"{name} is no word")
-        if self.cache_dir is not None and (
-            not isinstance(self.cache_dir, str) or not self.cache_dir or "\0" in self.cache_dir
-        ):
-            raise ValueError("cache_dir is no path")
-        if self.zero_based not in set(ZeroBased):
-            raise ValueError(f"zero_based is none of {', '.join(ZeroBased)}")
+        check_fields("the record", vars(self), FIELDS)
         if self.model != absolute(self.model) or self.source != absolute(self.source):
             raise ValueError("source or model is no absolute path")
-        if not isinstance(self.parameters, dict):
-            raise ValueError("parameters is no JSON object")
         if "formulation" not in self.parameters:
             raise ValueError("parameters lacks the formulation")
         known = {field.name for field in fields(TrainingParameters)} - {"checkpoint", "cache_dir"}
@@ -111,7 +118,7 @@ class Run:
             is_weights = name == "class_weight" and isinstance(value, list)
             if name not in known:
                 raise ValueError(f"there is no parameter {name!r}")
-            if not (all(map(_is_weight, value)) if is_weights else _is_plain(value)):
+            if not is_kind(value, WEIGHTS if is_weights else (str, bool, float, None)):
                 raise ValueError(f"the parameter {name} is none that a command has")
         if not isinstance(self.parameters.get("checkpoint_copy"), str | None):
             raise ValueError("checkpoint_copy is no URL")
@@ -197,24 +204,6 @@ class Run:
                 f"{path} is damaged ({error}); give the whole command again with --checkpoint "
                 f"{directory}"
             ) from error
-
-
-def _is_plain(value: object) -> bool:
-    """Whether this is a valid value of a parameter in a record."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return -(1 << 63) <= value < 1 << 63
-    return isinstance(value, str | float | bool | None)
-
-
-def _is_weight(pair: object) -> bool:
-    """Whether this is a label and the weight of its class."""
-    return (
-        isinstance(pair, list)
-        and len(pair) == 2
-        and all(map(_is_plain, pair))
-        and isinstance(pair[0], int | float | str)
-        and isinstance(pair[1], int | float)
-    )
 
 
 def _digest(record: dict[str, Any]) -> str:
@@ -334,9 +323,9 @@ def run_record(directory: Path) -> dict[str, Any]:
     if manifest is not None:
         values = manifest["values"]
         progress = {"generation": manifest["generation"]}
-        progress |= {name: _count_of(values, name) for name in COUNTS}
-        progress |= {name: _number_of(values, name) for name in NUMBERS}
-        progress["phase"] = values["phase"] if isinstance(values.get("phase"), str) else None
+        progress |= {name: _known(values, name, int) for name in COUNTS}
+        progress |= {name: _known(values, name, SHOWN) for name in NUMBERS}
+        progress["phase"] = _known(values, "phase", str)
         limit = -1 if run is None else run.parameters.get("max_iter", -1)
         if 0 <= limit <= (progress["n_iter"] or 0):
             reason = StopReason.MAX_ITER
@@ -355,18 +344,9 @@ def run_record(directory: Path) -> dict[str, Any]:
     }
 
 
-def _count_of(values: dict[str, Any], name: str) -> int | None:
-    """Read a count to show; None if the value is not a count."""
-    value = values.get(name)
-    return value if type(value) is int and 0 <= value < 1 << 63 else None
-
-
-def _number_of(values: dict[str, Any], name: str) -> float | None:
-    """Read a number to show; None if there is none yet."""
-    value = values.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if -MOST_SHOWN < value < MOST_SHOWN else None
+def _known(values: dict[str, Any], name: str, kind: Kind) -> Any:  # noqa: ANN401 (as JSON has it)
+    """Read a value to show; None if it is not as it must be."""
+    return values[name] if name in values and is_kind(values[name], kind) else None
 
 
 def _gap(value: float | None, *, of_pairs: bool) -> str:
