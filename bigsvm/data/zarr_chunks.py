@@ -61,50 +61,75 @@ def check_array(array: zarr.Array[Any], name: str = "X", *, allow_missing: bool)
     from zarr.core.sync import sync
     from zarr.storage import LocalStore, MemoryStore, ZipStore
 
-    if not allow_missing:
-        check_chunks(array, name)
+    grid = grid_of(array)
+    n_chunks = math.prod(grid.n_chunks)
+    if not allow_missing and n_chunks > _MOST_CHUNKS:
+        raise DataError(
+            f"{name} is stored in {n_chunks:.3g} chunks, more than {_MOST_CHUNKS}; write it again "
+            "in larger ones"
+        )
     # In a remote store each look at a chunk would be a request.
-    if 0 not in array.shape and isinstance(array.store, LocalStore | MemoryStore | ZipStore):
-        sync(_check_sizes(array, name))
+    sizes = isinstance(array.store, LocalStore | MemoryStore | ZipStore)
+    if 0 not in array.shape and (sizes or not allow_missing):
+        sync(_check_files(array, grid, name, sizes=sizes, allow_missing=allow_missing))
 
 
-async def _check_sizes(array: zarr.Array[Any], name: str) -> None:
-    """Compare the size of each file, and the decoded size of each chunk, with the shape."""
+async def _check_files(
+    array: zarr.Array[Any], grid: Grid, name: str, *, sizes: bool, allow_missing: bool
+) -> None:
+    """Look for missing chunks; compare the sizes of files and chunks with the shape if asked to."""
+    compressor, is_sharded = _compressor(array), array.shards is not None
+    is_known = compressor in {*_DECODED_SIZES, *_PIECES}
+    largest_file = _with_slack(math.prod(grid.shards) * array.dtype.itemsize)
+    files = await files_of(array, grid)
+    present = np.zeros(grid.n_chunks, bool) if is_sharded and not allow_missing else files
+    for position in np.argwhere(files):
+        place = tuple(map(int, position))
+        key, spans = key_of(array, place), [(0, largest_file)]
+        if sizes:
+            size = await array.store.getsize(key)
+            _refuse_larger(size, largest_file, f"{name}: file {key!r} has")
+        if is_sharded and (is_known or not allow_missing):
+            index = await index_of(array, grid, place, name)
+            exist = (index != ABSENT).any(axis=-1)
+            spans = [(start, start + size) for start, size in index[exist].tolist()]
+            if not allow_missing:
+                among = grid.of_shard(place)
+                inside = tuple(slice(part.stop - part.start) for part in among)
+                present[among] = exist[inside]
+        if sizes and is_known:
+            await _check_chunks(array, key, spans, name=name, compressor=compressor)
+    if not (allow_missing or present.all()):
+        raise _missing(array, name, present)
+
+
+async def _check_chunks(
+    array: zarr.Array[Any], key: str, spans: list[tuple[int, int]], *, name: str, compressor: str
+) -> None:
+    """Compare the decoded sizes of chunks, at some spans of a file, with the shape."""
     from zarr.abc.store import RangeByteRequest
     from zarr.buffer import default_buffer_prototype
 
-    grid, prototype = grid_of(array), default_buffer_prototype()
+    grid, what = grid_of(array), f"{name}: a chunk of {key!r}"
     largest_file, largest_chunk = (
         _with_slack(math.prod(shape) * array.dtype.itemsize) for shape in (grid.shards, grid.chunks)
     )
-    compressor = _compressor(array)
     decoded_size, pieces = _DECODED_SIZES.get(compressor), _PIECES.get(compressor)
-    for position in np.argwhere(await files_of(array, grid)):
-        place = tuple(map(int, position))
-        key = key_of(array, place)
-        _refuse_larger(await array.store.getsize(key), largest_file, f"{name}: file {key!r} has")
-        if decoded_size is None and pieces is None:
-            continue
-        spans = [(0, largest_file)]
-        if array.shards is not None:
-            index = (await index_of(array, grid, place, name)).reshape(-1, 2)
-            index = index[(index != ABSENT).any(axis=1)]
-            spans = [(start, start + size) for start, size in index.tolist()]
-        for start, stop in spans:
 
-            async def stored(n_bytes: int, start: int = start) -> bytes:
-                span = RangeByteRequest(start, start + n_bytes)
-                # Awaited within this turn of the loop, so its variables are still the same.
-                buffer = await array.store.get(key, prototype, byte_range=span)  # noqa: B023
-                return b"" if buffer is None else buffer.to_bytes()
+    async def stored(start: int, n_bytes: int) -> bytes:
+        span = RangeByteRequest(start, start + n_bytes)
+        buffer = await array.store.get(key, default_buffer_prototype(), byte_range=span)
+        return b"" if buffer is None else buffer.to_bytes()
 
-            what = f"{name}: a chunk of {key!r} decodes to"
-            size = -1 if decoded_size is None else decoded_size(await stored(_HEAD_BYTES))
-            if size < 0 and pieces is not None:
-                # The index of a shard may say any length.
-                data = await stored(min(stop - start, largest_file))
-                size, what = _size_of(pieces(data), largest_chunk), f"{what} at least"
-            _refuse_larger(size, largest_chunk, what)
+    for start, stop in spans:
+        size = -1 if decoded_size is None else decoded_size(await stored(start, _HEAD_BYTES))
+        if size >= 0 or pieces is None:
+            _refuse_larger(size, largest_chunk, f"{what} decodes to")
+        else:
+            # The index of a shard may say any length.
+            data = await stored(start, min(stop - start, largest_file))
+            size = _size_of(pieces(data), largest_chunk)
+            _refuse_larger(size, largest_chunk, f"{what} decodes to at least")
 
 
 def _with_slack(n_bytes: int) -> int:
@@ -247,27 +272,11 @@ def grid_of(array: zarr.Array[Any]) -> Grid:
     return Grid(array.shape, array.chunks, array.shards or array.chunks)
 
 
-def check_chunks(array: zarr.Array[Any], name: str = "X") -> None:
-    """Refuse an array that lacks some of its chunks.
-
-    Parameters
-    ----------
-    array : zarr.Array
-        Zarr array of format 2 or 3, in any store.
-    name : str
-        What to call it.
-
-    Raises
-    ------
-    DataError
-        A chunk is missing, or this cannot be determined.
-    """
-    present = _present(array, name)
-    if present.all():
-        return
+def _missing(array: zarr.Array[Any], name: str, present: NDArray[np.bool_]) -> DataError:
+    """Error for an array that lacks some of its chunks."""
     count = present.size - int(np.count_nonzero(present))
     place = tuple(map(int, np.unravel_index(int(present.argmin()), present.shape)))
-    raise DataError(
+    return DataError(
         f"{name} lacks {count} of {present.size} chunks, the first of them at row "
         f"{place[0] * array.chunks[0]}, which Zarr reads as {array.fill_value}: restore what was "
         "lost; where nothing was, as Zarr leaves out chunks that are all fill value, make a store "
@@ -295,31 +304,6 @@ def arrays_below(X: da.Array) -> Iterator[zarr.Array[Any]]:
                 seen.add(id(value))
                 if value.ndim == 2 and value.shape[1] == X.shape[1]:
                     yield value
-
-
-def _present(array: zarr.Array[Any], name: str) -> NDArray[np.bool_]:
-    """Which chunks exist, one value for each, in the shape of the grid."""
-    from zarr.core.sync import sync
-
-    grid = grid_of(array)
-    if 0 in grid.shape:
-        return np.ones((), bool)
-    if np.prod(grid.n_chunks, dtype=float) > _MOST_CHUNKS:
-        raise DataError(
-            f"{name} is stored in {np.prod(grid.n_chunks, dtype=float):.3g} chunks, more than "
-            f"{_MOST_CHUNKS}; write it again in larger ones"
-        )
-    files: NDArray[np.bool_] = sync(files_of(array, grid))
-    if array.shards is None:
-        return files
-    present = np.zeros(grid.n_chunks, bool)
-    for place in np.argwhere(files):
-        shard = tuple(map(int, place))
-        among = grid.of_shard(shard)
-        index = sync(index_of(array, grid, shard, name))
-        inside = tuple(slice(part.stop - part.start) for part in among)
-        present[among] = (index != ABSENT).any(axis=-1)[inside]
-    return present
 
 
 def key_of(array: zarr.Array[Any], place: tuple[int, ...]) -> str:
