@@ -234,15 +234,8 @@ class _Lines:
 
     def value(self, name: str, kind: Any) -> Any:  # noqa: ANN401 (as `kind` makes it)
         """Value of a line that has a single one."""
-        text = self.texts.get(name, b"missing")[:MOST_MARK_BYTES].decode("ascii", "replace").strip()
-        try:
-            value = _as(kind, text)
-        except ValueError:
-            raise ModelError(
-                f"{self._path}: {name} is {brief(text)}; it must be one {_MEANT[kind]}"
-            ) from None
-        self._check_finite(name, value)
-        return value
+        text = self.texts.get(name, b"missing")[:MOST_MARK_BYTES]
+        return self._parsed(name, text.strip(), kind)
 
     def values(self, name: str, kind: Any, count: int, n_classes: int | None = None) -> list[Any]:  # noqa: ANN401 (as `kind` makes them)
         """Values of a line with `count` of them."""
@@ -253,21 +246,22 @@ class _Lines:
             raise ModelError(
                 f"{self._path}: {name} has {n_words} values; {why}it must have {count}"
             )
+        return [self._parsed(name, word[0], kind) for word in re.finditer(rb"\S+", text)]
+
+    def _parsed(self, name: str, text: bytes, kind: Any) -> Any:  # noqa: ANN401 (as `kind` makes it)
+        """Parse a word as LIBSVM does, which does not accept underscores between digits."""
+        word = text.decode("ascii", "replace")
         try:
-            values = [
-                _as(kind, word[0].decode("ascii", "replace")) for word in re.finditer(rb"\S+", text)
-            ]
+            if ("_" in word and kind is not str) or (kind is str and len(word.split()) != 1):
+                raise ValueError(word)
+            value = kind(word)
         except ValueError:
             raise ModelError(
-                f"{self._path}: {name} has a value that is no {_MEANT[kind]}"
+                f"{self._path}: {name} is {brief(word)}; it must be a {_MEANT[kind]}"
             ) from None
-        for value in values:
-            self._check_finite(name, value)
-        return values
-
-    def _check_finite(self, name: str, value: object) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             raise ModelError(f"{self._path}: {name} is {value}; it must be finite")
+        return value
 
     def labels(self, n_classes: int) -> list[int]:
         """Labels of the classes."""
@@ -282,15 +276,6 @@ class _Lines:
                 f"class{'' if n_classes == 1 else 'es'} by whole numbers of 32 bits"
             )
         return labels
-
-
-def _as(kind: Any, word: str) -> Any:  # noqa: ANN401 (as `kind` makes it)
-    """Parse a word as LIBSVM does, which does not accept underscores between digits."""
-    if "_" in word and kind is not str:
-        raise ValueError(word)
-    if kind is str and len(word.split()) != 1:
-        raise ValueError(word)
-    return kind(word)
 
 
 LINES_AT_ONCE = 4096
