@@ -125,7 +125,9 @@ def check_fields(
             raise ValueError(f"{what} has no {name}")
     for name, kind in fields.items():
         if name in record and not is_kind(record[name], kind):
-            raise ValueError(f"{name} of {what} is {brief(record[name])}")
+            words = sorted(map(str, kind)) if isinstance(kind, set) else ()
+            known = f"; known are {', '.join(words)}" if words else ""
+            raise ValueError(f"{name} of {what} is {brief(record[name])}{known}")
 
 
 class Kept(NamedTuple):

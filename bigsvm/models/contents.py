@@ -24,10 +24,11 @@ from bigsvm.models.certificate import check_certificate
 from bigsvm.parameters.formulations import FORMULATIONS, traits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from bigsvm.declared import Kind
     from bigsvm.kernels import Kernel
 
 FORMAT_VERSION = 3
@@ -44,9 +45,21 @@ PROVENANCE = {
     "feature_names": ([str], None),
 }
 """Entries of the provenance that are read later."""
-CALIBRATION = {"method": str, "n_rows": (int, None)}
-"""Fields of a calibration; its numbers are a tensor."""
-_FORMULATIONS = ("c-svc squared hinge", *FORMULATIONS)
+HEADER: dict[str, Kind] = {
+    "formulation": {"c-svc squared hinge", *FORMULATIONS},
+    "kernel": dict,
+    "classes": (list, None),
+    "scaler": (str, None),
+    "calibration": ({"method": str, "n_rows": (int, None)}, None),
+    "certificate": dict,
+    "provenance": dict,
+}
+"""Fields of the header; models of earlier versions have no calibration."""
+RULE: dict[int, dict[str, Kind]] = {
+    2: {"rule": set(votes.RULES)},
+    3: {"rule": (set(votes.RULES), None)},
+}
+"""Fields that it has besides, by its format version."""
 
 
 def header_and_tensors(
@@ -110,10 +123,10 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     ValueError, KeyError, TypeError, BigsvmError
         A field is missing, of another type or out of range.
     """
-    rule, version = None, header["format_version"]
-    if version > 1 and not (version == 3 and header["rule"] is None):
-        rule = _known("rule", header["rule"], votes.RULES)
-    formulation = _known("formulation", header["formulation"], _FORMULATIONS)
+    fields = HEADER | RULE.get(header["format_version"], {})
+    check_fields("the header", header, fields, required=fields.keys() - {"calibration"})
+    rule = header["rule"] if "rule" in fields else None
+    formulation, provenance = header["formulation"], header["provenance"]
     classes = _classes(header["classes"])
     if (classes is None) != (traits_of(formulation).learns != "classes"):
         raise ValueError(f"classes do not belong to the formulation {formulation}")
@@ -125,7 +138,6 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     n, d = len(support), header["n_features"]
     if not is_count(d) or not 1 <= d <= MOST_COLUMNS:
         raise ValueError(f"it has {d!r} columns")
-    provenance = header["provenance"]
     check_fields("provenance", provenance, PROVENANCE)
     left_out, names = provenance.get("left_out", []), provenance.get("feature_names")
     if left_out and not ascend_below(np.array(left_out), len(classes or ())):
@@ -205,8 +217,8 @@ def _classes(labels: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
     """Labels: distinct numbers, words or booleans; or None."""
     if labels is None:
         return None
-    if not isinstance(labels, list) or not labels:
-        raise ValueError("classes are not a list of labels")
+    if not labels:
+        raise ValueError("classes are an empty list")
     kinds = {type(label) for label in labels}
     if kinds - {int, float} and kinds not in ({str}, {bool}):
         raise ValueError("classes are of different types")
@@ -219,19 +231,10 @@ def _classes(labels: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
     return labels
 
 
-def _known(name: str, value: object, known: Sequence[str]) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} is {brief(value)}; known are {', '.join(known)}")
-    return value
-
-
 def _calibration(record: Any, tensors: Mapping[str, NDArray[Any]]) -> Calibration | None:  # noqa: ANN401 (as JSON has it)
     if record is None:  # as in models of earlier versions
         return None
-    check_fields("calibration", record, CALIBRATION, required=CALIBRATION)
-    return Calibration(
-        method=record["method"], n_rows=record["n_rows"], numbers=tensors["calibration"]
-    )
+    return Calibration(**record, numbers=tensors["calibration"])
 
 
 def _scaler(method: Any, tensors: Mapping[str, NDArray[Any]], d: int) -> Scaler | None:  # noqa: ANN401 (as JSON has it)
