@@ -256,7 +256,7 @@ class RowsSubject(Subject):
 
     def make(self) -> None:
         """Stop a run that has kernel rows on disk, and resume a copy of it."""
-        from bigsvm.gram import costs
+        from bigsvm.papers import costs
 
         # The rows are so short that computing them again is cheaper; here they are kept anyway.
         costs.WORTH_KEEPING = -1.0
