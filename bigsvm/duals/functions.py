@@ -71,6 +71,10 @@ class Functions(Problem):
     def offset(self) -> float:
         return self.functions[0].offset
 
+    @property
+    def compares_rows(self) -> bool:  # type: ignore[override]  # as each of its functions
+        return self.functions[0].compares_rows
+
     def chosen(self) -> dict[str, Any]:
         """Parameters that all functions share."""
         return self.functions[0].chosen()

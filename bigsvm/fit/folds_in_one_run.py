@@ -18,11 +18,10 @@ from bigsvm.duals.functions import WeightedFunctions
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
-from bigsvm.fit.one_vs_rest import decisions_of, plan_functions, solve_functions
+from bigsvm.fit.one_vs_rest import FunctionsReduction
 from bigsvm.fit.problem import are_many_classes, make_problem
 from bigsvm.fit.reduction import ModelFunctions
 from bigsvm.fit.train import model_of, run_problems
-from bigsvm.fit.variables import Variables, make_variables
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import BALLS, traits_of
 from bigsvm.training.result import KnownPoint
@@ -34,10 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
-    from bigsvm.budget import TrainingPlan
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
-    from bigsvm.duals.box_problem import Formulation
+    from bigsvm.duals.box_problem import Finished, Formulation
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -113,15 +111,14 @@ class TrainedTogether(NamedTuple):
         None where a run was stopped.
     variable_of : (n,) integers
         Variable of each row, −1 for rows without weight.
-    scales, intercepts : (k,) float64
+    finished : list of Finished
         What makes values of the decision functions from outputs.
     """
 
     models: list[KernelExpansion]
     point: PointOfFits | None
     variable_of: Indices
-    scales: F8
-    intercepts: F8
+    finished: list[Finished]
 
     def values(self, fit: int) -> F8:
         """Values of the decision function of a fit at all rows, from float32 kernel values.
@@ -135,7 +132,7 @@ class TrainedTogether(NamedTuple):
         if self.point is not None:
             rows = np.flatnonzero(self.variable_of >= 0)
             outputs = self.point.known.outputs[self.variable_of[rows], fit]
-            values[rows] = self.scales[fit] * outputs + self.intercepts[fit]
+            values[rows] = self.finished[fit].scale * outputs + self.finished[fit].intercept
         return values
 
 
@@ -169,7 +166,7 @@ def train_together(
     """
     check_parameters(parameters)
     source, numbering = narrowed(source)
-    fits = _Fits(source.n_rows, labels, sample_weights, parameters, start)
+    fits = _Folds(source.n_rows, labels, sample_weights, parameters, start)
     samples = [sample_of(source, labels, weights, parameters) for weights in sample_weights]
     trained = run_problems(fits, source, parameters, hooks)
     models = [
@@ -206,12 +203,12 @@ def projected_together(
     """
     check_parameters(parameters)
     source, _ = narrowed(source)
-    fits = _Fits(source.n_rows, labels, sample_weights, parameters, None)
+    fits = _Folds(source.n_rows, labels, sample_weights, parameters, None)
     return fits.plan(source)[1].projected
 
 
-class _Fits:
-    """The problems of all fits; the arguments are those of `train_together`, checked.
+class _Folds(FunctionsReduction[WeightedFunctions]):
+    """A problem for each fit, in one run; the arguments are those of `train_together`, checked.
 
     Raises
     ------
@@ -228,22 +225,18 @@ class _Fits:
         parameters: TrainingParameters,
         start: PointOfFits | None,
     ) -> None:
-        self._parameters, self._start, self._n_rows = parameters, start, n_rows
         made = [make_problem(parameters, n_rows, labels, weights) for weights in sample_weights]
         problems = [problem for _, problem in made]
-        self.classes = made[0][0]
-        self._problem = WeightedFunctions.of(problems)
-        self.name, self.offset = problems[0].name, problems[0].offset
+        super().__init__(parameters, WeightedFunctions.of(problems))
+        self.classes, self._start, self._n_rows = made[0][0], start, n_rows
         self.class_weights = [getattr(problem, "class_weight", None) for problem in problems]
 
-    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
+    def resident_bytes(self, source: RowSource) -> int:
         problem = self._problem
-        labels = problem.n_outputs * problem.per_row.nbytes
         # Twice: of rows, and of the variables in the order they are trained in.
-        resident = 2 * (labels + problem.held_bytes)
+        labels = 2 * (problem.n_outputs * problem.per_row.nbytes + problem.held_bytes)
         # The number of each row's variable, and alpha of the point that the run starts from.
-        resident += (4 + problem.zeros(1).nbytes) * source.n_rows
-        return plan_functions(self._parameters, source, problem, resident_bytes=resident)
+        return labels + (4 + problem.zeros(1).nbytes) * source.n_rows
 
     def recorded(self) -> Recorded:
         problem = self._problem
@@ -258,15 +251,8 @@ class _Fits:
             {"weights of fits": hasher.hexdigest(), **recorded_rules(self._parameters)},
         )
 
-    def arrange(self, source: RowSource) -> None:
-        parameters, problem = self._parameters, self._problem
-        compare = parameters.compares_rows and problem.functions[0].compares_rows
-        self._variables: Variables[WeightedFunctions] = make_variables(
-            source, problem, merge=parameters.merges_rows, compare=compare
-        )
-
     def run(self, resources: RunResources) -> TrainingResult:
-        return solve_functions(self._variables, resources, point=self._first_point())
+        return self.solve(resources, self._first_point())
 
     def _first_point(self) -> KnownPoint | None:
         """Make the point to start from feasible for this C: scaled, and its outputs with it."""
@@ -293,7 +279,7 @@ class _Fits:
 
     def functions(self, result: TrainingResult) -> list[ModelFunctions]:
         """Return the function of each fit."""
-        decisions = list(decisions_of(self._variables, self._problem, result))
+        decisions = self.decisions(result)
         shares = _shares(result.certificate, len(decisions))
         return [
             ModelFunctions(
@@ -314,16 +300,14 @@ class _Fits:
         if groups is not None:
             variable_of[:] = -1
             variable_of[groups.rows] = np.repeat(np.arange(len(groups)), np.diff(groups.starts))
-        finished = [
-            function.finish(trained.thresholds_of(c, result.thresholds))
-            for c, function in enumerate(self._problem.functions)
-        ]
         return TrainedTogether(
             models,
             None if result.point is None else PointOfFits(result.point, self._parameters.C),
             variable_of,
-            np.array([decision.scale for decision in finished]),
-            np.array([decision.intercept for decision in finished]),
+            [
+                function.finish(trained.thresholds_of(c, result.thresholds))
+                for c, function in enumerate(self._problem.functions)
+            ],
         )
 
 

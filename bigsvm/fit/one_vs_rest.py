@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE, GRAM_SHARE_OF_FUNCTIO
 from bigsvm.core.smo import row_width
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.function_steps import STATE_BYTES
-from bigsvm.duals.functions import FunctionsDual
+from bigsvm.duals.functions import Functions, FunctionsDual
 from bigsvm.duals.one_vs_rest import OneVsRest
 from bigsvm.errors import ParameterError
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
-    from bigsvm.duals.functions import Functions
     from bigsvm.fit.problem import Classes
     from bigsvm.fit.reduction import RunResources
     from bigsvm.fit.variables import DecisionFunction
@@ -52,75 +51,62 @@ if TYPE_CHECKING:
     from bigsvm.training.events import Hooks
     from bigsvm.training.result import KnownPoint, TrainingResult
 
+SomeFunctions = TypeVar("SomeFunctions", bound=Functions)
 
-def plan_functions(
-    parameters: TrainingParameters,
-    source: RowSource,
-    problem: Functions,
-    *,
-    resident_bytes: int,
-) -> tuple[RowSource, TrainingPlan]:
-    """Hold all rows in memory if they take little of it, and divide the memory.
 
-    Parameters
+class FunctionsReduction(Generic[SomeFunctions]):
+    """The way of several functions that one run trains.
+
+    Attributes
     ----------
-    resident_bytes : int
-        Bytes of labels, and of what else is in memory for the whole run.
-
-    Raises
-    ------
-    MemoryBudgetError
+    name : str
+    offset : float
+        Of all functions.
     """
-    function, k = problem.functions[0], problem.n_outputs
-    state_bytes = STATE_BYTES * function.n_segments
-    # The states of functions are padded.
-    resident_bytes += k * state_bytes * row_width(1)
-    # The plan counts one variable of a row for each function.
-    more_variables = function.n_faces - 1
-    resident_bytes += 8 * more_variables * k * source.n_rows
-    return hold_and_plan(
-        parameters,
-        source,
-        resident_bytes=resident_bytes,
-        n_outputs=k,
-        active_output_bytes=ACTIVE_OUTPUT_BYTES * function.n_faces + state_bytes,
-        gram_share=GRAM_SHARE if problem.alike else GRAM_SHARE_OF_FUNCTIONS,
-    )
 
+    def __init__(self, parameters: TrainingParameters, problem: SomeFunctions) -> None:
+        self._parameters, self._problem = parameters, problem
+        self.name, self.offset = problem.functions[0].name, problem.offset
 
-def solve_functions(
-    variables: Variables[Functions], resources: RunResources, *, point: KnownPoint | None = None
-) -> TrainingResult:
-    """Solve the problems of all functions.
+    def resident_bytes(self, source: RowSource) -> int:
+        """Bytes of labels, and of what else is in memory for the whole run."""
+        raise NotImplementedError
 
-    Parameters
-    ----------
-    point : KnownPoint, optional
-        A feasible point of the variables to start from.
-    """
-    trainer, plan, (source, problem, _) = resources.trainer, resources.plan, variables
-    duals = tuple(trainer.dual(source, function, plan) for function in problem.functions)
-    return trainer.decompose(
-        source, FunctionsDual(problem, duals), plan, point=point, **resources.control()
-    )
-
-
-def decisions_of(
-    variables: Variables[Functions], problem: Functions, result: TrainingResult
-) -> Iterator[DecisionFunction]:
-    """Read the decision function of each function off a result, for the original rows.
-
-    Parameters
-    ----------
-    problem : Functions
-        Problems of the original rows.
-    """
-    for function, of_function in zip(
-        problem.functions, _results_of(variables.formulation, result), strict=True
-    ):
-        yield decision_of(
-            Variables(variables.source, function, variables.groups), function, of_function
+    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
+        function, k = self._problem.functions[0], self._problem.n_outputs
+        state_bytes = STATE_BYTES * function.n_segments
+        # The states of functions are padded, and the plan counts one variable of a row for each.
+        others = k * state_bytes * row_width(1) + 8 * (function.n_faces - 1) * k * source.n_rows
+        return hold_and_plan(
+            self._parameters,
+            source,
+            resident_bytes=self.resident_bytes(source) + others,
+            n_outputs=k,
+            active_output_bytes=ACTIVE_OUTPUT_BYTES * function.n_faces + state_bytes,
+            gram_share=GRAM_SHARE if self._problem.alike else GRAM_SHARE_OF_FUNCTIONS,
         )
+
+    def arrange(self, source: RowSource) -> None:
+        merge, compare = self._parameters.merges_rows, self._parameters.compares_rows
+        self._variables = make_variables(source, self._problem, merge=merge, compare=compare)
+
+    def solve(self, resources: RunResources, point: KnownPoint | None = None) -> TrainingResult:
+        """Solve the problems of all functions, from a feasible point of the variables if given."""
+        trainer, plan, (source, problem, _) = resources.trainer, resources.plan, self._variables
+        duals = tuple(trainer.dual(source, function, plan) for function in problem.functions)
+        return trainer.decompose(
+            source, FunctionsDual(problem, duals), plan, point=point, **resources.control()
+        )
+
+    def decisions(self, result: TrainingResult) -> list[DecisionFunction]:
+        """Read the decision function of each function off a result, for the original rows."""
+        source, trained, groups = self._variables
+        return [
+            decision_of(Variables(source, function, groups), function, of_function)
+            for function, of_function in zip(
+                self._problem.functions, _results_of(trained, result), strict=True
+            )
+        ]
 
 
 def _results_of(trained: Functions, result: TrainingResult) -> Iterator[TrainingResult]:
@@ -159,7 +145,7 @@ def _results_of(trained: Functions, result: TrainingResult) -> Iterator[Training
         )
 
 
-class OneVsRestReduction:
+class OneVsRestReduction(FunctionsReduction[OneVsRest]):
     """One problem for each class, in one run; the arguments are those of `train_model`, checked.
 
     The L2-SVM is trained without a search among samples, so `solver` and `sampling` are not used.
@@ -181,7 +167,6 @@ class OneVsRestReduction:
         start: KernelExpansion | None = None,
     ) -> None:
         refuse_start(start)
-        self._parameters = parameters
         self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
         classes = check_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
         check_has_others(parameters, source.n_rows)
@@ -191,17 +176,14 @@ class OneVsRestReduction:
                     f"{name} is {getattr(parameters, name)!r}, but one against the rest has kernel "
                     "rows that all functions share; leave it out, or give multiclass='ovo'"
                 )
-        self._problem = make_functions(parameters, classes)
-        self.name, self.offset = self._problem.functions[0].name, self._problem.offset
+        super().__init__(parameters, make_functions(parameters, classes))
         self.classes, self.class_weight = classes.labels.tolist(), classes.class_weight.tolist()
         self.sample_weight = classes.sample_weight
 
-    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
-        problem = self._problem
+    def resident_bytes(self, source: RowSource) -> int:
         # Labels and weights twice: of rows, and of the variables in the order they are trained in.
-        resident = 2 * (problem.label.nbytes + problem.held_bytes)
-        resident += 0 if self.held_out is None else self.held_out.nbytes
-        return plan_functions(self._parameters, source, problem, resident_bytes=resident)
+        held_out = 0 if self.held_out is None else self.held_out.nbytes
+        return 2 * (self._problem.label.nbytes + self._problem.held_bytes) + held_out
 
     def recorded(self) -> Recorded:
         problem = self._problem
@@ -217,18 +199,12 @@ class OneVsRestReduction:
             },
         )
 
-    def arrange(self, source: RowSource) -> None:
-        merge, compare = self._parameters.merges_rows, self._parameters.compares_rows
-        self._variables: Variables[OneVsRest] = make_variables(
-            source, self._problem, merge=merge, compare=compare
-        )
-
     def run(self, resources: RunResources) -> TrainingResult:
         # The point takes memory that the model needs.
-        return replace(solve_functions(self._variables, resources), point=None)
+        return replace(self.solve(resources), point=None)
 
     def functions(self, result: TrainingResult) -> ModelFunctions:
-        decisions = list(decisions_of(self._variables, self._problem, result))
+        decisions = self.decisions(result)
         certificate, k = result.certificate, len(decisions)
         rows = np.concatenate([decision.support for decision in decisions])
         support, places = np.unique(rows, return_inverse=True)
