@@ -61,7 +61,7 @@ def command(
             opened.session.display.line(f"fold {fold + 1} of {n_folds}: {fold_text(result)}")
             opened.session.note("Fitted", {"fold": fold, **result._asdict()})
 
-        results = [fit.result for fit in folds_fitted(opened.fits, on_fit=on_fit)]
+        results = [result for result, _ in folds_fitted(opened.fits, on_fit=on_fit)]
         told = fit_warnings(results, run.parameters["formulation"])
         opened.session.warn(told, context.command)
     _print(results, opened.n_rows, time.monotonic() - started, json=options.json)

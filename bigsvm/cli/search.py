@@ -258,8 +258,7 @@ def _range_of(text: str, option: str) -> list[float]:
 def _search(
     opened: "Opened", grid: dict[str, list[Any]], *, halving: int | None, checkpoint: "Path | None"
 ) -> Found:
-    from bigsvm.selection.grid import best_of, candidates_of, mean_score
-    from bigsvm.selection.search_cv import searched
+    from bigsvm.selection.grid import best_of, candidates_of, mean_score, searched
 
     fits, display = opened.fits, opened.session.display
     candidates, n_folds, done = candidates_of(grid, fits.estimator), len(fits.folds), 0

@@ -14,8 +14,8 @@ from bigsvm.estimators.watching import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.fits import FoldFits
 from bigsvm.selection.folds import check_estimator, watched
-from bigsvm.selection.lines import Line, fit_line, trains_together
-from bigsvm.selection.record import advice_of, fit_warnings
+from bigsvm.selection.lines import Line, trains_together
+from bigsvm.selection.record import FoldFit, advice_of, fit_warnings
 from bigsvm.selection.tasks import fit_lines
 from bigsvm.training.events import Hooks
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from bigsvm.data.row_values import Order
     from bigsvm.estimators.base import KernelMachine
-    from bigsvm.selection.fits import Fitted
-    from bigsvm.selection.record import FoldFit
 
 
 def cross_validate(
@@ -121,14 +119,14 @@ def cross_validate(
         )  # fmt: skip
         with fits.recorded(checkpoint):
             fitted = folds_fitted(fits, keep_estimators=return_estimator)
-    results = [fit.result for fit in fitted]
+    results = [result for result, _ in fitted]
     for sentence in fit_warnings(results, estimator._formulation):
         warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
     if (advice := advice_of(results)) is not None:
         warnings.warn(advice, AdviceWarning, stacklevel=2)
     table = table_of(results)
     if return_estimator:
-        table["estimator"] = [fit.estimator for fit in fitted]
+        table["estimator"] = [fitted_one for _, fitted_one in fitted]
     return table
 
 
@@ -137,7 +135,7 @@ def folds_fitted(
     *,
     keep_estimators: bool = False,
     on_fit: Callable[[int, FoldFit], None] = lambda *_: None,
-) -> list[Fitted]:
+) -> list[tuple[FoldFit, KernelMachine | None]]:
     """Fit all folds, on the workers of a cluster where they fit.
 
     Parameters
@@ -150,27 +148,20 @@ def folds_fitted(
 
     Returns
     -------
-    list of Fitted
+    list of (FoldFit, KernelMachine or None)
         In the order of the folds.
     """
-    numbers = range(len(fits.folds))
-    together = Line([{}], list(numbers))
-    if keep_estimators:
-        kept = []
-        for fit in fit_line(fits, together):
-            if fit.fitted is None:
-                assert fit.error is not None
-                raise fit.error
-            kept.append(fit.fitted)
-        return kept
-    fitted: dict[int, Fitted] = {}
-    lines = [Line([{}], [number]) for number in numbers]
-    if trains_together(fits, together):
-        lines = [together]
-    for fit in fit_lines(fits, lines, name="bigsvm-fold", raises=True):
-        assert fit.fitted is not None
-        fitted[fit.fold] = fit.fitted._replace(estimator=None)
-        on_fit(fit.fold, fit.fitted.result)
+    numbers = list(range(len(fits.folds)))
+    lines = [Line([{}], numbers)]
+    if not (keep_estimators or trains_together(fits, lines[0])):
+        lines = [Line([{}], [number]) for number in numbers]
+    fitted: dict[int, tuple[FoldFit, KernelMachine | None]] = {}
+    for fit in fit_lines(
+        fits, lines, name="bigsvm-fold", raises=True, as_tasks=not keep_estimators
+    ):
+        assert isinstance(fit.result, FoldFit)
+        fitted[fit.fold] = fit.result, fit.estimator if keep_estimators else None
+        on_fit(fit.fold, fit.result)
     return [fitted[number] for number in numbers]
 
 

@@ -20,7 +20,7 @@ from bigsvm.fit.single import StartError
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
-from bigsvm.selection.folds import Data, make_data, make_folds, sample_rows, whole_store
+from bigsvm.selection.folds import make_data, make_folds, sample_rows, whole_store
 from bigsvm.selection.identity import belongings_of
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.selection.saved import FitContent, metric_of
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from bigsvm.data.store import Store
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.models import KernelExpansion
-    from bigsvm.selection.folds import Fold
 
 SCORE = "score"
 """Name of the only score of a fit."""
@@ -254,7 +253,10 @@ class FoldFits:
             return Fitted(key, earlier, None)
         estimator, started = self.prepared(parameters, key), time.perf_counter()
         try:
-            self._train(estimator, number, n_rows, None if start is None else self._model_of(start))
+            model = None if start is None else self._model_of(start)
+            if model is not None and not _can_start(model, estimator):
+                model = None
+            self._fit(estimator, *self.training_rows(estimator, number, n_rows), model)
         except StartError as error:
             if record is None or start is None or start.estimator is not None:
                 raise
@@ -312,23 +314,23 @@ class FoldFits:
             key, result, estimator.set_params(memory=self.estimator.memory, checkpoint=None)
         )
 
-    def emptied(self) -> FoldFits:
-        """Return these fits without rows, hooks and record, to be sent to another process.
+    def to_send(self, source: RowSource) -> FoldFits:
+        """Return these fits of the rows of `source`, without hooks and record.
 
-        They take the same memory there, and count as many threads, so that results are the same.
+        They take the same memory in another process, and count as many threads, so that results are
+        the same.
         """
-        empty = copy.copy(self)
-        empty.estimator = clone(self.estimator)
-        empty.estimator.set_params(n_jobs=count_threads(self.estimator.n_jobs))
-        empty.data = Data(None, None, None, None)  # type: ignore[arg-type]  # until it is filled
-        empty.folds, empty.hooks, empty.record = [], Hooks(), None
-        return empty
+        sent = self.with_hooks(Hooks())
+        sent.estimator = clone(self.estimator)
+        sent.estimator.set_params(n_jobs=count_threads(self.estimator.n_jobs))
+        sent.data, sent.record = self.data._replace(source=source), None
+        return sent
 
-    def filled(self, data: Data, folds: list[Fold], hooks: Hooks) -> FoldFits:
-        """Return emptied fits with their rows and folds."""
-        full = copy.copy(self)
-        full.data, full.folds, full.hooks = data, folds, hooks
-        return full
+    def with_hooks(self, hooks: Hooks) -> FoldFits:
+        """Return the same fits with other hooks."""
+        others = copy.copy(self)
+        others.hooks = hooks
+        return others
 
     def on_all_rows(self, parameters: Mapping[str, Any]) -> KernelMachine:
         """Fit an estimator with these parameters on all rows.
@@ -345,19 +347,6 @@ class FoldFits:
         self._fit(estimator, data.source, data.labels, data.weights)
         estimator.set_params(memory=self.estimator.memory)
         return estimator
-
-    def _train(
-        self,
-        estimator: KernelMachine,
-        number: int,
-        n_rows: int | None,
-        start: KernelExpansion | None,
-    ) -> None:
-        """Train on the rows of a fold, or on some of them."""
-        rows = self.training_rows(estimator, number, n_rows)
-        if start is not None and not _can_start(start, estimator):
-            start = None
-        self._fit(estimator, *rows, start)
 
     def training_rows(
         self, estimator: KernelMachine, number: int, n_rows: int | None

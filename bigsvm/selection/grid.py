@@ -10,12 +10,13 @@ import numpy as np
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import ParameterGrid
 
-from bigsvm.errors import ParameterError, brief
+from bigsvm.errors import BigsvmError, ParameterError, brief
 from bigsvm.selection.identity import told
 from bigsvm.selection.lines import Line
 from bigsvm.selection.tasks import fit_lines
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
 
     from bigsvm.estimators.base import KernelMachine
@@ -100,17 +101,18 @@ def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[Round]
     ]
 
 
-def evaluate(
+def searched(
     fits: FoldFits,
     candidates: Sequence[dict[str, Any]],
     *,
     score: str,
-    factor: int | None = None,
-    warm_starts: bool = True,
+    factor: int | None,
+    warm_starts: bool,
+    checkpoint: str | os.PathLike[str] | None,
     raises: bool = False,
     on_fit: Callable[[dict[str, Any], int, FoldFit | None], None] = lambda *_: None,
 ) -> list[Evaluated]:
-    """Fit candidates on all folds.
+    """Fit candidates on all folds, recorded in a folder if one is given.
 
     Candidates that differ in C alone are fitted one after the other, and each starts from the model
     before.
@@ -121,9 +123,10 @@ def evaluate(
     candidates : sequence of dict
     score : str
         Name of the score by which candidates get to the next round.
-    factor : int, optional
+    factor : int or None
         Of successive halving.
     warm_starts : bool
+    checkpoint : path or None
     raises : bool
         Whether parameters that training refuses are an error; otherwise they have no score, which
         causes a warning.
@@ -135,35 +138,39 @@ def evaluate(
     list of Evaluated
         Round by round; within a round in the order of the candidates.
     """
+    names = sorted({name for point in candidates for name in point})
+    search = {
+        "points": repr([told(point) for point in candidates]),
+        "halving": f"({told(factor)}, {told(score)})",
+        "warm starts": repr(warm_starts),
+    }
     evaluated: list[Evaluated] = []
-    left = list(range(len(candidates)))
+    left, folds = list(range(len(candidates))), list(range(len(fits.folds)))
     rounds = rounds_of(len(candidates), fits.data.source.n_rows, factor)
-    for number, (n_candidates, n_rows) in enumerate(rounds):
-        left = left[:n_candidates]
-        chains = _chains([(k, candidates[k]) for k in sorted(left)], warm_starts=warm_starts)
-        folds = list(range(len(fits.folds)))
-        lines = [
-            Line([candidates[k] for k in chain], folds, n_rows if factor else None)
-            for chain in chains
-        ]
-        results: dict[int, list[FoldFit | None]] = {k: [None] * len(folds) for k in left}
-        for fit in fit_lines(fits, lines, name="bigsvm-search", raises=raises):
-            k = chains[fit.line][fit.point]
-            if fit.error is not None:
-                warnings.warn(
-                    f"{brief(candidates[k])} cannot be trained: {fit.error}",
-                    FitFailedWarning,
-                    stacklevel=2,
-                )
-            result = None if fit.fitted is None else fit.fitted.result
-            results[k][fit.fold] = result
-            on_fit(candidates[k], fit.fold, result)
-        evaluated += [Evaluated(candidates[k], number, n_rows, results[k]) for k in sorted(left)]
-        means = {k: mean_score(results[k], score) for k in left}
-        # The order of candidates decides among equal ones.
-        left = sorted(
-            sorted(left), key=lambda k: -means[k] if math.isfinite(means[k]) else math.inf
-        )
+    with fits.recorded(checkpoint, search, names):
+        for number, (n_candidates, n_rows) in enumerate(rounds):
+            left = sorted(left[:n_candidates])
+            results: dict[int, list[FoldFit | None]] = {k: [None] * len(folds) for k in left}
+            chains = _chains([(k, candidates[k]) for k in left], warm_starts=warm_starts)
+            lines = [
+                Line([candidates[k] for k in chain], folds, n_rows if factor else None)
+                for chain in chains
+            ]
+            for fit in fit_lines(fits, lines, name="bigsvm-search", raises=raises):
+                k, result = chains[fit.line][fit.point], fit.result
+                if isinstance(result, BigsvmError):
+                    warnings.warn(
+                        f"{brief(candidates[k])} cannot be trained: {result}",
+                        FitFailedWarning,
+                        stacklevel=2,
+                    )
+                else:
+                    results[k][fit.fold] = result
+                on_fit(candidates[k], fit.fold, results[k][fit.fold])
+            evaluated += [Evaluated(candidates[k], number, n_rows, results[k]) for k in left]
+            means = {k: mean_score(results[k], score) for k in left}
+            # The order of candidates decides among equal ones.
+            left.sort(key=lambda k: -means[k] if math.isfinite(means[k]) else math.inf)
     return evaluated
 
 

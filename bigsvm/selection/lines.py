@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bigsvm.budget import HELD_SHARE
-from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
+from bigsvm.errors import BigsvmError, DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.watching import History, callbacks_of
 from bigsvm.fit.folds_in_one_run import projected_together, train_together
 from bigsvm.fit.folds_in_one_run import why_apart as why_fits_are_apart
@@ -25,45 +25,146 @@ from bigsvm.training.events import Swept
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.errors import BigsvmError
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.fit.folds_in_one_run import PointOfFits, TrainedTogether
     from bigsvm.selection.fits import FoldFits
+    from bigsvm.selection.record import FoldFit
     from bigsvm.training.events import Event
 
 
-class FittedFolds(NamedTuple):
-    """Finished fits of all folds.
+logger = logging.getLogger(__name__)
+
+
+class Line(NamedTuple):
+    """Points that are fitted one after the other on some folds.
+
+    Attributes
+    ----------
+    points : list of dict
+        Parameters, in ascending order of C.
+    folds : list of int
+        Numbers of the folds.
+    n_rows : int or None
+        As `FoldFits.fit` takes it.
+    """
+
+    points: list[dict[str, Any]]
+    folds: list[int]
+    n_rows: int | None = None
+
+    def key(self, place: int, **fold: int) -> str:
+        """Name the fit of a point on a fold in the record; without `fold` the run of all folds."""
+        return Record.key(self.points[place], rows=self.n_rows or 0, **fold)
+
+
+class LineFit(NamedTuple):
+    """What a fit of a line has led to.
+
+    Attributes
+    ----------
+    line, point, fold : int
+        Place of the line among all, place of the point in the line, and number of the fold.
+    result : FoldFit or BigsvmError
+        The error says why it cannot be trained with these parameters.
+    estimator : KernelMachine or None
+        None if another process has made the fit.
+    """
+
+    line: int
+    point: int
+    fold: int
+    result: FoldFit | BigsvmError
+    estimator: KernelMachine | None = None
+
+
+class RunEnd(NamedTuple):
+    """Where a run of all folds ended: another point of the line starts there.
 
     Attributes
     ----------
     run : str
         Name of the run in the record.
-    fits : list of Fitted
-        One for each fold.
     point : PointOfFits or None
-        Where the run ended; None if another process has made it, or if it was stopped.
+        None if another process has made the run, or if it was stopped.
     """
 
     run: str
-    fits: list[Fitted]
     point: PointOfFits | None
 
 
-def run_name(parameters: Mapping[str, Any], n_rows: int | None) -> str:
-    """Name the run of all folds in the record."""
-    return Record.key(parameters, rows=n_rows or 0)
+def fit_line(fits: FoldFits, line: Line, number: int = 0) -> Iterator[LineFit]:
+    """Fit the points of a line on each of its folds; yield each fit when it is finished.
+
+    Raises
+    ------
+    KeyboardInterrupt, MemoryBudgetError, CheckpointError
+        As `FoldFits.fit`. What else it refuses is the result of the fit.
+    """
+    if trains_together(fits, line):
+        yield from _fit_together(fits, line, number)
+        return
+    for fold in line.folds:
+        yield from _fit_fold(fits, line, number, fold, range(len(line.points)))
 
 
-def why_apart(fits: FoldFits, points: Sequence[Mapping[str, Any]]) -> str | None:
+def _fit_fold(
+    fits: FoldFits, line: Line, number: int, fold: int, places: Iterable[int]
+) -> Iterator[LineFit]:
+    """Fit some points on one fold: the first from nothing, others from the one before."""
+    start, left = None, list(places)
+    while left:
+        place = left.pop(0)
+        try:
+            start = fits.fit(
+                line.points[place], fold, n_rows=line.n_rows, start=start, is_start=bool(left)
+            )
+        except (ParameterError, DataError) as error:
+            start = None
+            yield LineFit(number, place, fold, error)
+        else:
+            yield LineFit(number, place, fold, start.result, start.estimator)
+
+
+def _fit_together(fits: FoldFits, line: Line, number: int) -> Iterator[LineFit]:
+    """Fit all folds of a point in one run, which starts where the one before has ended.
+
+    A point that one run cannot fit is fitted fold by fold, and the next one starts from nothing.
+    """
+    end: RunEnd | None = None
+    for place in range(len(line.points)):
+        try:
+            fitted, end = _fit_folds(fits, line, place, end)
+        except (ParameterError, DataError, MemoryBudgetError) as error:
+            logger.debug("folds are fitted one by one: %s", error)
+            end = None
+            for fold in line.folds:
+                yield from _fit_fold(fits, line, number, fold, [place])
+        else:
+            for fold, fit in enumerate(fitted):
+                yield LineFit(number, place, fold, fit.result, fit.estimator)
+
+
+def trains_together(fits: FoldFits, line: Line) -> bool:
+    """Whether the folds of a line are fitted in one run for each point; the log says why not."""
+    if len(line.folds) < len(fits.folds):
+        return False
+    reason = why_apart(fits, line)
+    if reason is None and not is_worthwhile(fits, line):
+        reason = "no other point starts from this one, and rows in memory cost no reading"
+    if reason is not None:
+        logger.debug("folds are fitted one by one: %s", reason)
+    return reason is None
+
+
+def why_apart(fits: FoldFits, line: Line) -> str | None:
     """Say why the folds of some points are fitted each by itself; None if one run can fit them."""
-    for point in points:
+    for point in line.points:
         estimator = clone(fits.estimator).set_params(**point)
         if callbacks_of(estimator):
             return "callbacks are called for each fit"
@@ -73,23 +174,27 @@ def why_apart(fits: FoldFits, points: Sequence[Mapping[str, Any]]) -> str | None
     return None
 
 
-def fit_folds(
-    fits: FoldFits,
-    parameters: Mapping[str, Any],
-    *,
-    n_rows: int | None = None,
-    start: FittedFolds | None = None,
-    is_start: bool = False,
-) -> FittedFolds:
-    """Fit and score all folds in one run; `why_apart` has returned None.
+def is_worthwhile(fits: FoldFits, line: Line) -> bool:
+    """Whether one run costs less than separate fits of the folds.
 
-    Parameters
-    ----------
-    fits : FoldFits
-    parameters, n_rows, is_start
-        As `FoldFits.fit` takes them.
-    start : FittedFolds, optional
-        Fits of the same folds and sample with another C, to start from; they are used up.
+    It does where points start from one another, as outputs go on from point to point, and where
+    rows are read again for each pass. Otherwise sums for several functions cost more time than
+    kernel values that are shared save.
+    """
+    source = fits.data.source
+    is_held = source.n_rows * source.bytes_per_row <= HELD_SHARE * fits.memory
+    return len(line.points) > 1 or (source.row_alignment > 1 and not is_held)
+
+
+# -- all folds of a point in one run -------------------------------------------------------------
+
+
+def _fit_folds(
+    fits: FoldFits, line: Line, place: int, start: RunEnd | None
+) -> tuple[list[Fitted], RunEnd]:
+    """Fit and score all folds of a point in one run, and say where it ended.
+
+    It starts where a run of the same folds with another C ended, whose end is used up.
 
     Raises
     ------
@@ -97,23 +202,21 @@ def fit_folds(
         The run was asked to stop; if fits are recorded it was saved.
     ParameterError, DataError, MemoryBudgetError, CheckpointError
     """
-    record, numbers = fits.record, range(len(fits.folds))
-    run = run_name(parameters, n_rows)
-    keys = [Record.key(parameters, fold=number, rows=n_rows or 0) for number in numbers]
+    record, run = fits.record, line.key(place)
+    keys = [line.key(place, fold=number) for number in line.folds]
     earlier = [None if record is None else record.result(key) for key in keys]
     fitted, point = [], None
     if None in earlier:
-        estimator, started = fits.prepared(parameters, run), time.perf_counter()
+        estimator, started = fits.prepared(line.points[place], run), time.perf_counter()
         first = None if start is None else start.point
         if first is None and start is not None and record is not None:
-            first = record.point(
-                start.run, n_rows=n_rows or fits.data.source.n_rows, n_fits=len(keys)
-            )
-        estimators, trained = _trained(fits, estimator, n_rows, first)
+            n_rows = line.n_rows or fits.data.source.n_rows
+            first = record.point(start.run, n_rows=n_rows, n_fits=len(keys))
+        estimators, trained = _trained(fits, estimator, line.n_rows, first)
         seconds, point = (time.perf_counter() - started) / len(keys), trained.point
-        if record is not None and is_start and point is not None:
+        if record is not None and place + 1 < len(line.points) and point is not None:
             record.add_point(run, point)
-    for number, key, result in zip(numbers, keys, earlier, strict=True):
+    for number, key, result in zip(line.folds, keys, earlier, strict=True):
         if result is not None:
             fitted.append(Fitted(key, result, None))
         else:
@@ -123,7 +226,7 @@ def fit_folds(
         record.drop_run(run)
         if start is not None:
             record.drop_start(start.run)
-    return FittedFolds(run, fitted, point)
+    return fitted, RunEnd(run, point)
 
 
 def projected_bytes(fits: FoldFits, estimator: KernelMachine, n_rows: int | None) -> int:
@@ -181,121 +284,3 @@ def _known_values(fits: FoldFits, trained: TrainedTogether, number: int) -> F8:
     of_all = np.full(n, np.nan)
     of_all[sample_rows(fits.data.source, len(values))] = values
     return of_all
-
-
-logger = logging.getLogger(__name__)
-
-
-class Line(NamedTuple):
-    """Points that are fitted one after the other on some folds.
-
-    Attributes
-    ----------
-    points : list of dict
-        Parameters, in ascending order of C.
-    folds : list of int
-        Numbers of the folds.
-    n_rows : int or None
-        As `FoldFits.fit` takes it.
-    """
-
-    points: list[dict[str, Any]]
-    folds: list[int]
-    n_rows: int | None = None
-
-
-class LineFit(NamedTuple):
-    """What a fit of a line has led to.
-
-    Attributes
-    ----------
-    line, point, fold : int
-        Place of the line among all, place of the point in the line, and number of the fold.
-    fitted : Fitted or None
-        None if it cannot be trained with these parameters.
-    error : BigsvmError or None
-        Why not.
-    """
-
-    line: int
-    point: int
-    fold: int
-    fitted: Fitted | None
-    error: BigsvmError | None = None
-
-
-def fit_line(fits: FoldFits, line: Line, number: int = 0) -> Iterator[LineFit]:
-    """Fit the points of a line on each of its folds; yield each fit when it is finished.
-
-    Raises
-    ------
-    KeyboardInterrupt, MemoryBudgetError, CheckpointError
-        As `FoldFits.fit`. What else it refuses is an `error` of the fit.
-    """
-    if trains_together(fits, line):
-        yield from _fit_together(fits, line, number)
-        return
-    for fold in line.folds:
-        start = None
-        for place, point in enumerate(line.points):
-            is_start = place + 1 < len(line.points)
-            try:
-                start = fits.fit(point, fold, n_rows=line.n_rows, start=start, is_start=is_start)
-            except (ParameterError, DataError) as error:
-                start = None
-                yield LineFit(number, place, fold, None, error)
-            else:
-                yield LineFit(number, place, fold, start)
-
-
-def trains_together(fits: FoldFits, line: Line) -> bool:
-    """Whether the folds of a line are fitted in one run for each point; the log says why not."""
-    if len(line.folds) < len(fits.folds):
-        return False
-    reason = why_apart(fits, line.points)
-    if reason is None and not is_worthwhile(fits, line):
-        reason = "no other point starts from this one, and rows in memory cost no reading"
-    if reason is not None:
-        logger.debug("folds are fitted one by one: %s", reason)
-    return reason is None
-
-
-def is_worthwhile(fits: FoldFits, line: Line) -> bool:
-    """Whether one run costs less than separate fits of the folds.
-
-    It does where points start from one another, as outputs go on from point to point, and where
-    rows are read again for each pass. Otherwise sums for several functions cost more time than
-    kernel values that are shared save.
-    """
-    source = fits.data.source
-    is_held = source.n_rows * source.bytes_per_row <= HELD_SHARE * fits.memory
-    return len(line.points) > 1 or (source.row_alignment > 1 and not is_held)
-
-
-def _fit_together(fits: FoldFits, line: Line, number: int) -> Iterator[LineFit]:
-    """Fit all folds of a point in one run, which starts where the one before has ended.
-
-    A point that one run cannot fit is fitted fold by fold, and the next one starts from nothing.
-    """
-    start: FittedFolds | None = None
-    for place, point in enumerate(line.points):
-        is_start = place + 1 < len(line.points)
-        try:
-            start = fit_folds(fits, point, n_rows=line.n_rows, start=start, is_start=is_start)
-        except (ParameterError, DataError, MemoryBudgetError) as error:
-            logger.debug("folds are fitted one by one: %s", error)
-            start = None
-            for fold in line.folds:
-                yield _fit(fits, line, number, place, fold)
-        else:
-            for fold, fitted in enumerate(start.fits):
-                yield LineFit(number, place, fold, fitted)
-
-
-def _fit(fits: FoldFits, line: Line, number: int, place: int, fold: int) -> LineFit:
-    """Fit one fold of a point, from nothing."""
-    try:
-        fitted = fits.fit(line.points[place], fold, n_rows=line.n_rows)
-    except (ParameterError, DataError) as error:
-        return LineFit(number, place, fold, None, error)
-    return LineFit(number, place, fold, fitted)

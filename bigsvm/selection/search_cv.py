@@ -19,8 +19,7 @@ from bigsvm.estimators.watching import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.fits import SCORE, FoldFits
 from bigsvm.selection.folds import check_estimator, watched
-from bigsvm.selection.grid import best_of, candidates_of, evaluate, mean_score
-from bigsvm.selection.identity import told
+from bigsvm.selection.grid import best_of, candidates_of, mean_score, searched
 from bigsvm.selection.record import advice_of, fit_warnings
 from bigsvm.training.events import Hooks
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from bigsvm.arrays import F8
     from bigsvm.data.row_values import Order
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.selection.grid import Evaluated
@@ -260,36 +260,6 @@ class SearchCV(BaseEstimator):
         return tags
 
 
-def searched(
-    fits: FoldFits,
-    candidates: Sequence[dict[str, Any]],
-    *,
-    score: str,
-    factor: int | None,
-    warm_starts: bool,
-    checkpoint: Any,
-    **others: Any,
-) -> list[Evaluated]:
-    """Evaluate candidates, recorded in a folder if one is given.
-
-    Parameters
-    ----------
-    fits, candidates, score, factor, warm_starts, others
-        As `evaluate` takes them.
-    checkpoint : path or None
-    """
-    names = sorted({name for point in candidates for name in point})
-    search = {
-        "points": repr([told(point) for point in candidates]),
-        "halving": f"({told(factor)}, {told(score)})",
-        "warm starts": repr(warm_starts),
-    }
-    with fits.recorded(checkpoint, search, names):
-        return evaluate(
-            fits, candidates, score=score, factor=factor, warm_starts=warm_starts, **others
-        )
-
-
 def fits_of(evaluated: Sequence[Evaluated]) -> list[FoldFit]:
     """Return the fits of all points, without those that could not be trained."""
     return [fit for point in evaluated for fit in point.fits if fit is not None]
@@ -297,14 +267,22 @@ def fits_of(evaluated: Sequence[Evaluated]) -> list[FoldFit]:
 
 def results_of(evaluated: Sequence[Evaluated], *, halved: bool) -> dict[str, Any]:
     """Gather results as scikit-learn's ``cv_results_``."""
+
+    def values_of(field: str, name: str | None = None) -> F8:
+        """Return a value of each fit, (points, folds); NaN where there is no fit."""
+
+        def value(fit: FoldFit | None) -> Any:
+            if fit is None:
+                return math.nan
+            found = getattr(fit, field)
+            return found if name is None else found[name]
+
+        return np.array([[value(fit) for fit in point.fits] for point in evaluated])
+
     table: dict[str, Any] = {}
-    n_folds = len(evaluated[0].fits)
-    for name in ("fit_seconds", "score_seconds"):
-        values = np.array(
-            [[math.nan if fit is None else getattr(fit, name) for fit in e.fits] for e in evaluated]
-        )
-        called = name.replace("seconds", "time")
-        table[f"mean_{called}"], table[f"std_{called}"] = values.mean(axis=1), values.std(axis=1)
+    for name in ("fit", "score"):
+        seconds = values_of(f"{name}_seconds")
+        table[f"mean_{name}_time"], table[f"std_{name}_time"] = seconds.mean(1), seconds.std(1)
     for name in sorted({name for point in evaluated for name in point.parameters}):
         column: Any = np.ma.MaskedArray(np.empty(len(evaluated), object), mask=True)
         for row, point in enumerate(evaluated):
@@ -312,37 +290,20 @@ def results_of(evaluated: Sequence[Evaluated], *, halved: bool) -> dict[str, Any
                 column[row] = point.parameters[name]
         table[f"param_{name}"] = column
     table["params"] = [point.parameters for point in evaluated]
-    some = next((fit for point in evaluated for fit in point.fits if fit is not None), None)
-    for which, names in (
-        ("test", () if some is None else some.scores),
-        ("train", () if some is None else some.train_scores),
-    ):
-        for name in names:
-            values = np.array(
-                [
-                    [
-                        math.nan
-                        if fit is None
-                        else (fit.scores if which == "test" else fit.train_scores)[name]
-                        for fit in point.fits
-                    ]
-                    for point in evaluated
-                ]
-            )
-            for fold in range(n_folds):
-                table[f"split{fold}_{which}_{name}"] = values[:, fold]
-            table[f"mean_{which}_{name}"] = means = values.mean(axis=1)
-            table[f"std_{which}_{name}"] = values.std(axis=1)
-            if which == "test":
-                table[f"rank_test_{name}"] = _ranks(means, [point.round for point in evaluated])
-    table["n_iter"] = np.array(
-        [
-            np.mean([math.nan if fit is None else fit.certificate["n_iter"] for fit in point.fits])
-            for point in evaluated
-        ]
-    )
+    rounds = [point.round for point in evaluated]
+    for fit in fits_of(evaluated)[:1]:
+        for which, scores in (("test", "scores"), ("train", "train_scores")):
+            for name in getattr(fit, scores):
+                values = values_of(scores, name)
+                for fold, of_fold in enumerate(values.T):
+                    table[f"split{fold}_{which}_{name}"] = of_fold
+                table[f"mean_{which}_{name}"] = means = values.mean(axis=1)
+                table[f"std_{which}_{name}"] = values.std(axis=1)
+                if which == "test":
+                    table[f"rank_test_{name}"] = _ranks(means, rounds)
+    table["n_iter"] = values_of("certificate", "n_iter").mean(axis=1)
     if halved:
-        table["iter"] = np.array([point.round for point in evaluated])
+        table["iter"] = np.array(rounds)
         table["n_resources"] = np.array([point.n_rows for point in evaluated])
     return table
 

@@ -31,9 +31,8 @@ from bigsvm.fit.forecast import projected_parts
 from bigsvm.fit.trainer import workforce_of
 from bigsvm.interruption import checked, checked_by
 from bigsvm.processors import one_thread
-from bigsvm.selection.fits import Fitted
-from bigsvm.selection.lines import LineFit, fit_line, projected_bytes, run_name, trains_together
-from bigsvm.selection.record import FoldFit, Record
+from bigsvm.selection.lines import fit_line, projected_bytes, trains_together
+from bigsvm.selection.record import FoldFit
 from bigsvm.training import events
 
 if TYPE_CHECKING:
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
     from bigsvm.executors.worker_state import OpenJob
     from bigsvm.executors.workforce import Workforce
     from bigsvm.selection.fits import FoldFits
-    from bigsvm.selection.folds import Data, Fold
-    from bigsvm.selection.lines import Line
+    from bigsvm.selection.lines import Line, LineFit
 
 logger = logging.getLogger("bigsvm")
 
@@ -60,15 +58,14 @@ class LineResult(NamedTuple):
 
     Attributes
     ----------
-    fits : list of tuple
-        Place of the point, number of the fold, and the result or why there is none.
+    fits : list of LineFit
     error : MemoryBudgetError or None
         What has ended the line.
     told : list of ManyClasses and ClassesLeftOut
         Events that a warning is made of.
     """
 
-    fits: list[tuple[int, int, FoldFit | BigsvmError]]
+    fits: list[LineFit]
     error: MemoryBudgetError | None
     told: list[events.ManyClasses | events.ClassesLeftOut]
 
@@ -82,7 +79,7 @@ class LineResult(NamedTuple):
 
 
 def fit_lines(
-    fits: FoldFits, lines: Sequence[Line], *, name: str, raises: bool
+    fits: FoldFits, lines: Sequence[Line], *, name: str, raises: bool, as_tasks: bool = True
 ) -> Generator[LineFit]:
     """Fit lines, on the workers of a cluster if there is one; yield each fit when it is finished.
 
@@ -94,24 +91,24 @@ def fit_lines(
     name : str
         What the tasks are called on Dask's dashboard.
     raises : bool
-        Whether parameters or rows that training refuses are an error; otherwise they are an `error`
+        Whether parameters or rows that training refuses are an error; otherwise they are the result
         of the fit.
+    as_tasks : bool
+        Whether a line may be a task; workers return no estimators.
 
     Raises
     ------
     KeyboardInterrupt, MemoryBudgetError, CheckpointError, ClusterError, StoreError
     """
-    with closing(_fits_of(fits, lines, name)) as fitted:
-        for fit in fitted:
-            if raises and fit.error is not None:
-                raise fit.error
-            yield fit
 
+    def checked_fit(fit: LineFit) -> LineFit:
+        if raises and isinstance(fit.result, BigsvmError):
+            raise fit.result
+        return fit
 
-def _fits_of(fits: FoldFits, lines: Sequence[Line], name: str) -> Generator[LineFit]:
-    left = set(range(len(lines)))
-    if fits.hooks.client is not None:
-        fresh = [number for number in sorted(left) if not _has_begun(fits, lines[number])]
+    left = list(range(len(lines)))
+    if as_tasks and fits.hooks.client is not None:
+        fresh = [number for number in left if not _has_begun(fits, lines[number])]
         with closing(_fitted_by_workers(fits, lines, fresh, name)) as results:
             for number, result in results:
                 n_fits = len(lines[number].points) * len(lines[number].folds)
@@ -120,42 +117,34 @@ def _fits_of(fits: FoldFits, lines: Sequence[Line], name: str) -> Generator[Line
                 left.remove(number)
                 for told in result.told:
                     fits.hooks.listener(told)
-                yield from _taken(fits, lines[number], number, result)
+                _record(fits, lines[number], result)
+                for fit in result.fits:
+                    yield checked_fit(fit._replace(line=number))
                 if result.error is not None:
                     raise result.error
-    for number in sorted(left):
-        yield from fit_line(fits, lines[number], number)
-
-
-def _key(line: Line, point: int, fold: int) -> str:
-    return Record.key(line.points[point], fold=fold, rows=line.n_rows or 0)
+    for number in left:
+        yield from map(checked_fit, fit_line(fits, lines[number], number))
 
 
 def _has_begun(fits: FoldFits, line: Line) -> bool:
     """Whether the record has a part of a line, which is only gone on with here."""
-    record = fits.record
+    record, places = fits.record, range(len(line.points))
     if record is None:
         return False
-    keys = [_key(line, point, fold) for point in range(len(line.points)) for fold in line.folds]
-    keys += [run_name(point, line.n_rows) for point in line.points]
+    keys = [line.key(place, fold=fold) for place in places for fold in line.folds]
+    keys += [line.key(place) for place in places]
     return any(record.has_run(key) or record.result(key) is not None for key in keys)
 
 
-def _taken(fits: FoldFits, line: Line, number: int, result: LineResult) -> Generator[LineFit]:
-    """Record the fits of a task, then yield them.
+def _record(fits: FoldFits, line: Line, result: LineResult) -> None:
+    """Record the fits of a task.
 
     The last one is recorded first: where this is cut short, no fit that is missing starts from a
     recorded one, whose model is not here.
     """
-    if fits.record is not None:
-        for point, fold, fit in reversed(result.fits):
-            if not isinstance(fit, BigsvmError):
-                fits.record.add(_key(line, point, fold), fit)
-    for point, fold, fit in result.fits:
-        if isinstance(fit, BigsvmError):
-            yield LineFit(number, point, fold, None, fit)
-        else:
-            yield LineFit(number, point, fold, Fitted(_key(line, point, fold), fit, None))
+    for fit in reversed(result.fits):
+        if fits.record is not None and not isinstance(fit.result, BigsvmError):
+            fits.record.add(line.key(fit.point, fold=fit.fold), fit.result)
 
 
 def _fitted_by_workers(
@@ -166,9 +155,8 @@ def _fitted_by_workers(
     portable = source.portable()
     if not numbers or (portable is None and not isinstance(source, ArrayRows)):
         return
-    data = fits.data._replace(source=portable or source)
     try:
-        shared = buffers_of((fits.emptied(), data, fits.folds, list(lines)))
+        shared = buffers_of((fits.to_send(portable or source), list(lines)))
     except Exception as error:
         # Scores and kernels may be anything. What cannot be sent is computed here all the same.
         logger.debug("lines are fitted here, as they cannot be sent to workers: %s", error)
@@ -219,8 +207,8 @@ def _fault_of(line: Line, place: int, result: Any) -> str:
     try:
         is_right = type(result) is LineResult and type(result.told) is list
         is_right &= isinstance(result.error, MemoryBudgetError | None)
-        for point, fold, outcome in result.fits:
-            is_right &= 0 <= point < len(line.points) and fold in line.folds
+        for _, point, fold, outcome, estimator in result.fits:
+            is_right &= 0 <= point < len(line.points) and fold in line.folds and estimator is None
             if not isinstance(outcome, BigsvmError):
                 gap, tol = outcome.certificate["gap"], outcome.certificate["tol"]
                 scores = [*outcome.scores.values(), *outcome.train_scores.values()]
@@ -270,39 +258,34 @@ def fit_line_here(sent: SentJob, parts: list[Part], number: int) -> Done:
     """
     job = open_job(sent)
     cost = Cost(job)
-    empty, data, folds, lines = job.kept((parts[0].name,), lambda: _put_together(job, parts), 0)
+    fits, lines = job.kept((parts[0].name,), lambda: _put_together(job, parts), 0)
     told: list[events.ManyClasses | events.ClassesLeftOut] = []
 
     def listener(event: events.Event) -> None:
         if isinstance(event, events.WARNINGS):
             told.append(event)
 
-    hooks = events.Hooks(listener=listener, interrupted=watch_for_end())
-    fits = empty.filled(data, folds, hooks)
-    results: list[tuple[int, int, FoldFit | BigsvmError]] = []
+    fits = fits.with_hooks(events.Hooks(listener=listener, interrupted=watch_for_end()))
+    results: list[LineFit] = []
     ended = None
     with one_thread(), suppress(KeyboardInterrupt):
         try:
             for fit in fit_line(fits, lines[number]):
-                outcome = fit.error if fit.fitted is None else fit.fitted.result
-                assert outcome is not None
-                results.append((fit.point, fit.fold, outcome))
+                results.append(fit._replace(estimator=None))  # noqa: PERF401 (kept if one fails)
         except MemoryBudgetError as error:
             ended = error
     give_back_freed_memory()
     evaluations = sum(
-        fit.certificate.get("n_kernel_evaluations") or 0
-        for _, _, fit in results
-        if not isinstance(fit, BigsvmError)
+        fit.result.certificate.get("n_kernel_evaluations") or 0
+        for fit in results
+        if not isinstance(fit.result, BigsvmError)
     )
     return cost.done([LineResult(results, ended, told)], evaluations)
 
 
-def _put_together(
-    job: OpenJob, parts: list[Part]
-) -> tuple[tuple[FoldFits, Data, list[Fold], list[Line]], int]:
-    """Put fits and their rows together, and the lines; also returns their bytes."""
-    (empty, data, folds, lines), _ = put_together(parts)
+def _put_together(job: OpenJob, parts: list[Part]) -> tuple[tuple[FoldFits, list[Line]], int]:
+    """Put fits with their rows together, and the lines; also returns their bytes."""
+    (fits, lines), _ = put_together(parts)
     if job.source is not None:
-        data = data._replace(source=job.source)
-    return (empty, data, folds, lines), sum(part.nbytes for part in parts)
+        fits.data = fits.data._replace(source=job.source)
+    return (fits, lines), sum(part.nbytes for part in parts)

@@ -77,8 +77,10 @@ def _spoiled(values, kind):
         return values._replace(coefficients=_spoiled(values.coefficients, kind))
     if isinstance(values, LineResult):
         fits = [
-            (point, fold, fit._replace(fit_seconds=float(_spoiled(np.ones(1), kind).sum())))
-            for point, fold, fit in values.fits
+            fit._replace(
+                result=fit.result._replace(fit_seconds=float(_spoiled(np.ones(1), kind).sum()))
+            )
+            for fit in values.fits
         ]
         return values._replace(fits=fits)
     if sp.issparse(values):
