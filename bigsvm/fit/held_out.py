@@ -98,12 +98,22 @@ def held_out_for(
     """
     if parameters.calibration is None:
         return None, sample_weight
-    learns = traits_of(parameters.formulation).learns
+    learns, n_rows = traits_of(parameters.formulation).learns, source.n_rows
     if learns == "classes":
         return hold_out(source, labels, sample_weight)
-    return _hold_out_without_classes(
-        source, labels if learns == "targets" else None, sample_weight, parameters
-    )
+    weights, has_weight = _weights(sample_weight, n_rows)
+    n_weighted = int(np.count_nonzero(has_weight))
+    _check_enough(n_weighted, parameters)
+    rng = np.random.default_rng(SEED)
+    held = _blocks(source, rng) & has_weight
+    if np.count_nonzero(held) < HELD_OUT / 2 * n_weighted:  # too few of them have a weight
+        count = round(HELD_OUT * n_weighted)
+        held = np.zeros(n_rows, np.bool_)
+        held[rng.choice(np.flatnonzero(has_weight), count, replace=False)] = True
+    targets = None
+    if learns == "targets" and labels is not None:
+        targets = check_targets(labels, n_rows)
+    return _divided(held, weights, np.zeros(n_rows, np.int8), targets)
 
 
 def recorded_calibration(
@@ -144,10 +154,9 @@ def hold_out(
     n_rows = source.n_rows
     if labels is None:
         raise DataError("a calibration needs a label for each row")
-    all_weights = check_weights(sample_weight, n_rows)
+    weights, has_weight = _weights(sample_weight, n_rows)
     encode = encode_classes if are_many_classes(labels) else encode_labels
     classes, codes = encode(labels, n_rows)
-    has_weight = np.ones(n_rows, np.bool_) if all_weights is None else all_weights > 0
     rng = np.random.default_rng(SEED)
     held = _blocks(source, rng) & has_weight
     sizes = (
@@ -155,39 +164,7 @@ def hold_out(
     )
     if not all(size.all() for size in sizes):
         held = _of_each_class(codes, has_weight, classes, rng)
-    rows = np.flatnonzero(held)
-    held_weights, weights = _divided(all_weights, rows, n_rows)
-    return HeldOut(rows, codes[rows], held_weights), weights
-
-
-def _hold_out_without_classes(
-    source: RowSource,
-    targets: NDArray[Any] | None,
-    sample_weight: NDArray[np.float64] | None,
-    parameters: TrainingParameters,
-) -> tuple[HeldOut, NDArray[np.float64]]:
-    """Choose rows as `hold_out` does, of a regression or of one class.
-
-    Raises
-    ------
-    DataError
-        They are too few.
-    """
-    n_rows = source.n_rows
-    all_weights = check_weights(sample_weight, n_rows)
-    has_weight = np.ones(n_rows, np.bool_) if all_weights is None else all_weights > 0
-    n_weighted = int(np.count_nonzero(has_weight))
-    _check_enough(n_weighted, parameters)
-    rng = np.random.default_rng(SEED)
-    held = _blocks(source, rng) & has_weight
-    if np.count_nonzero(held) < HELD_OUT / 2 * n_weighted:  # too few of them have a weight
-        count = round(HELD_OUT * n_weighted)
-        held = np.zeros(n_rows, np.bool_)
-        held[rng.choice(np.flatnonzero(has_weight), count, replace=False)] = True
-    rows = np.flatnonzero(held)
-    held_weights, weights = _divided(all_weights, rows, n_rows)
-    of_rows = None if targets is None else check_targets(targets, n_rows)[rows]
-    return HeldOut(rows, np.zeros(len(rows), np.int8), held_weights, of_rows), weights
+    return _divided(held, weights, codes)
 
 
 def _check_enough(n_rows: int, parameters: TrainingParameters) -> None:
@@ -217,13 +194,26 @@ def _check_enough(n_rows: int, parameters: TrainingParameters) -> None:
         )
 
 
+def _weights(
+    sample_weight: NDArray[np.float64] | None, n_rows: int
+) -> tuple[NDArray[np.float64] | None, Flags]:
+    """Check the weights of rows; also says which rows have one."""
+    weights = check_weights(sample_weight, n_rows)
+    return weights, np.ones(n_rows, np.bool_) if weights is None else weights > 0
+
+
 def _divided(
-    all_weights: NDArray[np.float64] | None, rows: NDArray[np.int64], n_rows: int
-) -> tuple[NDArray[np.float64] | None, NDArray[np.float64]]:
-    """Weights of the rows held out, and those of all rows for training, which are 0 there."""
-    weights = np.ones(n_rows) if all_weights is None else all_weights.copy()
+    held: Flags,
+    all_weights: NDArray[np.float64] | None,
+    codes: NDArray[np.integer[Any]],
+    targets: NDArray[np.float64] | None = None,
+) -> tuple[HeldOut, NDArray[np.float64]]:
+    """Return the rows that are held out, and the weights of all rows for training: 0 there."""
+    rows = np.flatnonzero(held)
+    weights = np.ones(len(held)) if all_weights is None else all_weights.copy()
     weights[rows] = 0.0
-    return None if all_weights is None else all_weights[rows], weights
+    of_rows = (None if values is None else values[rows] for values in (all_weights, targets))
+    return HeldOut(rows, codes[rows], *of_rows), weights
 
 
 def _blocks(source: RowSource, rng: np.random.Generator) -> Flags:
