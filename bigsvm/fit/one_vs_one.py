@@ -14,9 +14,8 @@ import numpy as np
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.log_check import LogCheck
-from bigsvm.fit.pair_problems import Budget, ClassPairs
-from bigsvm.fit.pair_trainer import PairTrainer
-from bigsvm.fit.pair_workers import PairWorkers
+from bigsvm.fit.pair_problems import Budget, ClassPairs, PairTrainer
+from bigsvm.fit.pair_workers import PairWorkers, trains_whole_pairs
 from bigsvm.fit.problem import check_has_others
 from bigsvm.fit.reduction import ModelFunctions, refuse_start
 from bigsvm.fit.trainer import limits_of
@@ -136,6 +135,9 @@ class OneVsOneReduction:
             )
             if log.n_not_recomputed:
                 hooks.listener(events.TakenAsRecorded(log.n_not_recomputed, log.n_finished))
+            workers = None
+            if trains_whole_pairs(trainer, parameters):
+                workers = PairWorkers(trainer, rows, problem, budget, parameters, small, check)
             return PairTraining(
                 rows,
                 PairLanes(trainer, problem, budget, parameters, log, hooks),
@@ -144,7 +146,7 @@ class OneVsOneReduction:
                 limits=limits_of(parameters, hooks),
                 listener=hooks.listener,
                 small=small,
-                workers=PairWorkers.of(trainer, rows, problem, budget, parameters, small, check),
+                workers=workers,
             ).run()
 
     def functions(self, result: OneVsOne) -> ModelFunctions:

@@ -1,10 +1,10 @@
-"""Pairs of classes: the problem of each, checked before any is trained, and the memory for it."""
+"""Pairs of classes: the problem of each, checked before any is trained, its memory and its run."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,14 +17,17 @@ from bigsvm.fit.problem import (
     make_classification,
 )
 from bigsvm.fit.reduction import make_plan
+from bigsvm.fit.variables import decision_of, make_variables
 from bigsvm.gram.tiles import value_seconds
 from bigsvm.one_vs_one.entries import RECORD
-from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT
+from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT, Solved
 from bigsvm.one_vs_one.small import MOST_BYTES
 from bigsvm.training import events
 from bigsvm.working_sets.choice import LARGEST_SET
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
@@ -32,8 +35,11 @@ if TYPE_CHECKING:
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.formulations import Classification
+    from bigsvm.fit.trainer import Trainer
     from bigsvm.one_vs_one.class_rows import ClassRows, PairRows
     from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.saving import Saver
+    from bigsvm.training.state import Limits
 
 HELD_SHARE = 0.25
 """Share of the memory for rows of classes that are held together. Reading sparse rows takes three
@@ -288,3 +294,64 @@ class Budget:
         held = self._held if row_alignment < self._source.row_alignment else 0.0
         resident = self._resident + held
         return resident + (1 - 1 / lanes) * (parse_bytes(self._parameters.memory) - resident)
+
+
+class PairBudget(Protocol):
+    """The memory of a pair. What it says decides bits, so it is the same wherever a pair is."""
+
+    @property
+    def most_held_rows(self) -> float:
+        """Rows that may be held in memory."""
+
+    def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
+        """Divide the memory of a pair of `n_rows` rows of a source with this alignment."""
+
+
+class PairTrainer:
+    """Trains one pair after the other with what all of them share.
+
+    Parameters
+    ----------
+    trainer : callable
+        Given the rows of a pair, returns the `Trainer` for it.
+    problem : ClassPairs
+    budget : PairBudget
+    parameters : TrainingParameters
+    """
+
+    def __init__(
+        self,
+        trainer: Callable[[int], Trainer],
+        problem: ClassPairs,
+        budget: PairBudget,
+        parameters: TrainingParameters,
+    ) -> None:
+        self._trainer, self._problem, self._budget = trainer, problem, budget
+        self._merge = parameters.merges_rows
+
+    def __call__(
+        self,
+        pair: tuple[int, int],
+        rows: PairRows,
+        *,
+        saver: Saver,
+        limits: Limits,
+        listener: events.Listener,
+    ) -> Solved:
+        """Train a pair, or go on with what the saver has of it."""
+        formulation, n_rows = self._problem.of_pair(pair, rows), rows.source.n_rows
+        # Rows are copied to be compared, so there must be memory to hold them.
+        compare = n_rows <= self._budget.most_held_rows
+        variables = make_variables(rows.source, formulation, merge=self._merge, compare=compare)
+        plan = self._budget.plan(n_rows, rows.source.row_alignment)
+        result = self._trainer(n_rows).train(
+            variables, plan, saver=saver, limits=limits, listener=listener
+        )
+        decision = decision_of(variables, formulation, result)
+        return Solved(
+            rows.rows[decision.support],
+            decision.coefficients,
+            decision.intercept,
+            decision.extras.get("rho", np.nan),
+            decision.certificate,
+        )

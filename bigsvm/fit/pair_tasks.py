@@ -18,8 +18,7 @@ from bigsvm.data.views import HeldRows
 from bigsvm.executors.shared import put_together
 from bigsvm.executors.tasks import open_job, watch_for_end
 from bigsvm.executors.worker_state import Cost
-from bigsvm.fit.pair_problems import HELD_SHARE
-from bigsvm.fit.pair_trainer import PairTrainer
+from bigsvm.fit.pair_problems import HELD_SHARE, PairTrainer
 from bigsvm.fit.trainer import Trainer
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.one_vs_one.small import SmallPairs

@@ -16,7 +16,7 @@ import numpy as np
 
 from bigsvm.budget import parse_bytes
 from bigsvm.executors.audit import SHARE, Audit
-from bigsvm.executors.messages import Ascending, Job
+from bigsvm.executors.messages import Ascending
 from bigsvm.executors.passes import results_as_done
 from bigsvm.executors.replies import Listed, ReplyError
 from bigsvm.executors.shared import PART_BYTES, buffers_of, split
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8, Mask
     from bigsvm.executors.shared import Part
-    from bigsvm.executors.workforce import Workforce
     from bigsvm.fit.log_check import LogCheck
     from bigsvm.fit.pair_problems import Budget, ClassPairs
     from bigsvm.fit.trainer import Trainer
@@ -54,14 +53,20 @@ TRAITS = ("bytes_per_row", "is_shuffled", "share_drawn")
 """Attributes of a source that rows of it have to have on a worker."""
 
 
+def trains_whole_pairs(trainer: Trainer, parameters: TrainingParameters) -> bool:
+    """Whether there is a cluster, and it can train whole pairs of such problems."""
+    keeps_rows_on_disk = parameters.working_set == "all" and parameters.disk_cache_bytes() > 0
+    without = parameters.takes_kernel_matrix or keeps_rows_on_disk
+    return trainer.workforce is not None and not without
+
+
 class PairWorkers:
-    """Has workers train pairs; `of` makes it.
+    """Has workers train pairs, where `trains_whole_pairs`.
 
     Parameters
     ----------
-    workforce : Workforce
-    job : Job
-        Rows, as workers read them, and kernel.
+    trainer : Trainer
+        Has the workers, and the kernel.
     rows : ClassRows
     problem : ClassPairs
     budget : Budget
@@ -74,26 +79,6 @@ class PairWorkers:
 
     def __init__(
         self,
-        workforce: Workforce,
-        job: Job,
-        rows: ClassRows,
-        problem: ClassPairs,
-        budget: Budget,
-        parameters: TrainingParameters,
-        small: SmallPairs | None,
-        check: LogCheck,
-    ) -> None:
-        self._check = check
-        self._force, self._job, self._rows = workforce, workforce.open_job(job), rows
-        self._sends_rows = job.source is None
-        self._problem, self._budget, self._small = problem, budget, small
-        # Workers have one thread for a task, and no files of this machine.
-        self._parameters = replace(parameters, threads=1, checkpoint=None)
-        self._plan = functools.cache(lambda n_rows: budget.plan(n_rows, 1))
-
-    @classmethod
-    def of(
-        cls,
         trainer: Trainer,
         rows: ClassRows,
         problem: ClassPairs,
@@ -101,13 +86,20 @@ class PairWorkers:
         parameters: TrainingParameters,
         small: SmallPairs | None,
         check: LogCheck,
-    ) -> PairWorkers | None:
-        """Make it, where there is a cluster that can train whole pairs of this problem."""
-        keeps_rows_on_disk = parameters.working_set == "all" and parameters.disk_cache_bytes() > 0
-        if trainer.workforce is None or parameters.takes_kernel_matrix or keeps_rows_on_disk:
-            return None
+    ) -> None:
+        assert trainer.workforce is not None
         job = trainer.job(rows.source)
-        return cls(trainer.workforce, job, rows, problem, budget, parameters, small, check)
+        self._check = check
+        self._force, self._job, self._rows = (
+            trainer.workforce,
+            trainer.workforce.open_job(job),
+            rows,
+        )
+        self._sends_rows = job.source is None
+        self._problem, self._budget, self._small = problem, budget, small
+        # Workers have one thread for a task, and no files of this machine.
+        self._parameters = replace(parameters, threads=1, checkpoint=None)
+        self._plan = functools.cache(lambda n_rows: budget.plan(n_rows, 1))
 
     def batches(self) -> Iterator[Batch]:
         """Divide pairs into batches of classes whose rows a worker can hold together."""
