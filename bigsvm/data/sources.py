@@ -194,6 +194,8 @@ def as_store(X: Any) -> Store | StorePart | None:
     """
     if isinstance(X, Store | StorePart):
         return X
+    if isinstance(X, RowSource):
+        return None
     path = X if isinstance(X, str | os.PathLike) else path_of_store(X)
     return None if path is None else open_store(path)
 

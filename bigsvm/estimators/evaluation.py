@@ -171,5 +171,5 @@ def _evaluate_blocks(
     values = []
     for start, block in rows.blocks(block_bytes):
         check_finite(block, start)
-        values.append(evaluate(model, as_row_source(block), threads))
+        values.append(evaluate(model, ArrayRows(block), threads))
     return np.concatenate(values)

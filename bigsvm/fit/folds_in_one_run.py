@@ -165,7 +165,9 @@ def train_together(
     ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
     """
     check_parameters(parameters)
-    source, numbering = narrowed(source)
+    numbering = None
+    if source.is_sparse:
+        source, numbering = narrowed(source)
     fits = _Folds(source.n_rows, labels, sample_weights, parameters, start)
     samples = [sample_of(source, labels, weights, parameters) for weights in sample_weights]
     trained = run_problems(fits, source, parameters, hooks)

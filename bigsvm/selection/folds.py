@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -133,8 +133,11 @@ def make_data(
 @contextmanager
 def watched(estimator: KernelMachine) -> Iterator[events.Listener]:
     """Give what listens to the fits: it shows progress if the estimator's `verbose` says so."""
-    with Display(quiet=not estimator.verbose, takes_warnings=False) as display:
-        show = TrainingProgress(display)
+    with ExitStack() as stack:
+        show: events.Listener = events.ignore
+        if estimator.verbose:
+            display = stack.enter_context(Display(quiet=False, takes_warnings=False))
+            show = TrainingProgress(display)
 
         def listener(event: events.Event) -> None:
             if isinstance(event, events.WARNINGS):
