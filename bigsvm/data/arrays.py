@@ -13,7 +13,7 @@ import numpy as np
 
 from bigsvm.budget import READER_CHUNKS
 from bigsvm.data.schema import REMEDY, ArraySpec, hash_values, write_array
-from bigsvm.data.shards import Shards, ShardWriter, encode_chunk
+from bigsvm.data.shards import ShardWriter, StoredChunks, encode_chunk
 from bigsvm.errors import DataCorruptionError, StoreError
 from bigsvm.interruption import together
 from bigsvm.processors import default_threads
@@ -147,7 +147,7 @@ class VerifiedArray:
     def __init__(self, place: Place, where: str, spec: ArraySpec, hashes: tuple[str, ...]) -> None:
         self.spec = spec
         self.is_far = place.is_far
-        self._shards = Shards(place, spec)
+        self._chunks = StoredChunks(place, spec)
         self._where = where
         self._hashes = hashes
         self._last: tuple[int, NDArray[Any]] | None = None
@@ -179,16 +179,22 @@ class VerifiedArray:
             self.read(start, min(start + step, self.spec.shape[0]))
 
     def jobs(self, start: int, stop: int, out: NDArray[Any]) -> list[Callable[[], None]]:
-        """Functions of which each fills the rows of `out` that one chunk has; see `read`."""
+        """Functions of which each fills some rows of `out`, those of one chunk or more."""
         rows = self.spec.chunk_rows
         jobs: list[Callable[[], None]] = []
+        whole = []
         for chunk in range(start // rows, -(-stop // rows)):
             first, end = chunk * rows, min((chunk + 1) * rows, self.spec.shape[0])
-            place = out[max(first - start, 0) : end - start]
             if start <= first and end <= stop:
-                jobs.append(partial(self._decode, chunk, place))
+                whole.append(chunk)
             else:
+                place = out[max(first - start, 0) : end - start]
                 jobs.append(partial(self._copy, chunk, max(start - first, 0), place, end > stop))
+        step = self._chunks.at_once
+        for low in range(0, len(whole), step):
+            first, end = whole[low], whole[low : low + step][-1] + 1
+            place = out[first * rows - start : end * rows - start]
+            jobs.append(partial(self._decode, first, end, place))
         return jobs
 
     def _copy(self, chunk: int, first: int, out: NDArray[Any], goes_on: bool) -> None:
@@ -199,39 +205,51 @@ class VerifiedArray:
         else:
             n = min(self.spec.chunk_rows, self.spec.shape[0] - chunk * self.spec.chunk_rows)
             values = np.empty((n, *self.spec.shape[1:]), self.spec.dtype)
-            self._decode(chunk, values)
+            self._decode(chunk, chunk + 1, values)
             if goes_on:
                 self._last = (chunk, values)
         out[...] = values[first : first + len(out)]
 
-    def _decode(self, chunk: int, out: NDArray[Any]) -> None:
-        """Fill `out` with the rows of a chunk."""
+    def _decode(self, first: int, stop: int, out: NDArray[Any]) -> None:
+        """Fill `out` with the rows of some chunks."""
         try:
-            self._verified(chunk, out)
+            self._verified(first, stop, out)
         except DataCorruptionError:
             # What comes from far is damaged if it is so twice.
             if not self.is_far:
                 raise
-            self._shards.forget(chunk)
-            self._verified(chunk, out)
+            self._chunks.forget()
+            self._verified(first, stop, out)
         with self._lock:
             self._bytes_read += out.nbytes
 
-    def _verified(self, chunk: int, out: NDArray[Any]) -> None:
-        where = f"{self._where}: chunk {chunk}"
+    def _verified(self, first: int, stop: int, out: NDArray[Any]) -> None:
+        rows = self.spec.chunk_rows
+        parts = [(chunk, out[(chunk - first) * rows :][:rows]) for chunk in range(first, stop)]
+        where = f"{self._where}: chunk {first}"
         try:
-            self._shards.decode(chunk, out)
-        except FileNotFoundError as error:
-            raise DataCorruptionError(f"{where} is missing; {REMEDY}") from error
-        except OSError as error:
-            raise StoreError(f"{where} cannot be read ({error.strerror or error})") from error
-        except ValueError as error:
+            self._chunks.decode(first, stop, out)
+        except (OSError, ValueError) as error:
+            if len(parts) > 1:  # one of these chunks
+                for chunk, values in parts:
+                    self._verified(chunk, chunk + 1, values)
+                return
+            if isinstance(error, FileNotFoundError):
+                raise DataCorruptionError(f"{where} is missing; {REMEDY}") from error
+            if isinstance(error, OSError):
+                raise StoreError(f"{where} cannot be read ({error.strerror or error})") from error
             raise DataCorruptionError(f"{where} cannot be read: {error}; {REMEDY}") from error
-        if hash_values(out) != self._hashes[chunk]:
+        for chunk, values in parts:
+            self._check(chunk, values)
+
+    def _check(self, chunk: int, values: NDArray[Any]) -> None:
+        """Compare the values of a chunk with its hash, and with the range of the array."""
+        where = f"{self._where}: chunk {chunk}"
+        if hash_values(values) != self._hashes[chunk]:
             raise DataCorruptionError(f"{where} is not the one that was written; {REMEDY}")
         least, largest = self.spec.least, self.spec.largest
         if least is not None and largest is not None:
-            low, high = out.min(), out.max()
+            low, high = values.min(), values.max()
             # A chunk that holds NaN has no extremes, and every comparison with NaN is false.
             if not (least <= low and high <= largest):
                 wrong = high if least <= low else low

@@ -15,7 +15,7 @@ from bigsvm.files import is_url, lies_in, local_path, open_regular
 from bigsvm.interruption import together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 _FROM_THE_END = frozenset({"s3", "s3a", "gs", "gcs", "http", "https", "memory"})
@@ -102,6 +102,10 @@ class Place(ABC):
     def part(self, name: str, offset: int, size: int) -> bytes:
         """Read `size` bytes of a file from `offset`; fewer if it ends before. Raises as `read`."""
 
+    def parts(self, name: str, spans: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Read parts of a file, each given by its offset and size; see `part`."""
+        return [self.part(name, offset, size) for offset, size in spans]
+
     def exists(self, name: str) -> bool:
         """Whether there is a file of this name. Raises as `read`."""
         try:
@@ -165,9 +169,12 @@ class Folder(Place):
 
     def part(self, name: str, offset: int, size: int) -> bytes:
         """Read `size` bytes of a file from `offset`."""
+        return self.parts(name, [(offset, size)])[0]
+
+    def parts(self, name: str, spans: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Read parts of a file, which is opened once."""
         with open_regular(self.path / name, follow_links=False) as file:
-            file.seek(offset)
-            return file.read(size)
+            return [os.pread(file.fileno(), size, offset) for offset, size in spans]
 
 
 class Prefix(Place):

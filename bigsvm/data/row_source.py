@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import dask.array as da
+    from dask.delayed import Delayed
     from numpy.typing import NDArray
 
     from bigsvm.data.remote_blocks import RemoteBlocks
@@ -95,6 +96,30 @@ class RowSource(ABC):
     @abstractmethod
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; verified, where the source has checksums."""
+
+    def lazy_block(self, start: int, stop: int) -> Delayed:
+        """Rows ``start … stop - 1`` as a task of Dask, which reads them once it is computed."""
+        from dask import delayed
+
+        block: Delayed = delayed(self.read, pure=False)(start, stop)
+        return block
+
+    def _read_lazily(self, start: int, stop: int) -> Rows:
+        """Compute a lazy block by the scheduler that the caller has set, else in this thread.
+
+        Rows in memory stay as they are.
+        """
+        if self.row_alignment <= 1:
+            return self.read(start, stop)
+        import dask
+
+        block, scheduler = self.lazy_block(start, stop), dask.config.get("scheduler", None)
+        if scheduler is None:
+            # Dask's own scheduler of one thread holds a result until garbage is collected.
+            rows: Rows = dask.core.get(block.dask, block.key)
+        else:
+            rows = block.compute(scheduler=scheduler, optimize_graph=False)
+        return rows
 
     def read_whole(self) -> Rows:
         """All rows, for those that hold them in memory."""
@@ -193,20 +218,23 @@ class RowSource(ABC):
             del block
 
     def read_ahead(self, spans: Iterable[tuple[int, int]]) -> Iterator[RowBlock]:
-        """Yield the rows of each span (first, and one past the last), the next one read ahead."""
+        """Yield the rows of each span (first, and one past the last), the next one read ahead.
+
+        Rows that are not in memory are lazy blocks of Dask, which a thread computes.
+        """
         left = iter(spans)
         span = next(left, None)
         if span is None:
             return
         with ThreadPoolExecutor(1, thread_name_prefix="bigsvm-read") as reader:
             given_up = GivingUp()
-            ahead = reader.submit(in_this_context(self.read, given_up), *span)
+            ahead = reader.submit(in_this_context(self._read_lazily, given_up), *span)
             try:
                 while span is not None:
                     values, first = ahead.result(), span[0]
                     span = next(left, None)
                     if span is not None:
-                        ahead = reader.submit(in_this_context(self.read, given_up), *span)
+                        ahead = reader.submit(in_this_context(self._read_lazily, given_up), *span)
                     yield RowBlock(first, values)
                     del values
             finally:

@@ -83,6 +83,10 @@ MAKING = ".making"
 """Object beside a store at a URL that says who makes it."""
 
 
+SAMPLE, FEATURE, ENTRY = "sample", "feature", "entry"
+"""Names of axes: rows, columns, and the stored entries of CSR."""
+
+
 class ArraySpec(NamedTuple):
     """One array of a store: its shape, its type, its chunks, and the values it may hold.
 
@@ -94,6 +98,8 @@ class ArraySpec(NamedTuple):
         Rows of a chunk; the last chunk may extend beyond the end of the array.
     least, largest : float or None
         Range of the values, limits included; None if any value is allowed.
+    dimensions : tuple of str
+        What its axes are, for xarray.
     chunks_per_shard : int
         Known once the array has been written.
     """
@@ -103,6 +109,7 @@ class ArraySpec(NamedTuple):
     chunk_rows: int
     least: float | None = None
     largest: float | None = None
+    dimensions: tuple[str, ...] = (SAMPLE,)
     chunks_per_shard: int = 1
 
     @property
@@ -231,6 +238,7 @@ def array_specs(
         dtype: np.dtype[Any],
         least: float | None,
         largest: float | None,
+        dimensions: tuple[str, ...],
         target: int | None = None,
     ) -> ArraySpec:
         row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
@@ -239,20 +247,24 @@ def array_specs(
             target = min(CHUNK_BYTES, wanted)
         rows = max(1, target // max(row_bytes, 1))
         chunk_rows = max(1, min(1 << (rows - 1).bit_length(), shape[0]))
-        return ArraySpec(shape, dtype, chunk_rows, least, largest)
+        return ArraySpec(shape, dtype, chunk_rows, least, largest, dimensions)
 
     def vector(
-        size: int, dtype: np.dtype[Any], least: float | None, largest: float | None
+        size: int,
+        dtype: np.dtype[Any],
+        least: float | None,
+        largest: float | None,
+        dimension: str = SAMPLE,
     ) -> ArraySpec:
-        return spec((size,), dtype, least, largest, VECTOR_CHUNK_BYTES)
+        return spec((size,), dtype, least, largest, (dimension,), VECTOR_CHUNK_BYTES)
 
     specs = {}
     if layout == DENSE:
-        specs["X"] = spec((n_rows, n_columns), dtype, -finite, finite)
+        specs["X"] = spec((n_rows, n_columns), dtype, -finite, finite, (SAMPLE, FEATURE))
     else:
-        specs["X/data"] = spec((n_entries,), dtype, -finite, finite)
-        specs["X/indices"] = spec((n_entries,), np.dtype(np.int32), 0, n_columns - 1)
-        specs["X/indptr"] = vector(n_rows + 1, int64, 0, n_entries)
+        specs["X/data"] = spec((n_entries,), dtype, -finite, finite, (ENTRY,))
+        specs["X/indices"] = spec((n_entries,), np.dtype(np.int32), 0, n_columns - 1, (ENTRY,))
+        specs["X/indptr"] = vector(n_rows + 1, int64, 0, n_entries, "boundary")
     specs["y"] = vector(n_rows, float64, -finite64, finite64)
     specs["row"] = vector(n_rows, int64, 0, n_rows - 1)
     if weights:
@@ -262,15 +274,15 @@ def array_specs(
         # Means and variances of very large values overflow; `consistency` checks them instead.
         limit = finite64 if name in EXTREMES else None
         least = None if limit is None else -limit
-        specs[f"statistics/{name}"] = vector(size, float64, least, limit)
+        specs[f"statistics/{name}"] = vector(size, float64, least, limit, FEATURE)
     if listed_columns is not None:
-        specs[f"statistics/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1)
+        specs[f"statistics/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1, FEATURE)
     if scaled:
         size = n_columns if scaler_columns is None else scaler_columns
         for name in SCALER:
-            specs[f"scaler/{name}"] = vector(size, float64, -finite64, finite64)
+            specs[f"scaler/{name}"] = vector(size, float64, -finite64, finite64, FEATURE)
         if scaler_columns is not None:
-            specs[f"scaler/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1)
+            specs[f"scaler/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1, FEATURE)
     return specs
 
 
@@ -329,7 +341,7 @@ def write_array(folder: Path, spec: ArraySpec) -> None:
 
 
 def array_metadata(spec: ArraySpec) -> dict[str, Any]:
-    """Return the content of the metadata file of an array."""
+    """Return the metadata of an array of a store, as Zarr has them in JSON."""
     rest = spec.shape[1:]
     sharding = {
         "chunk_shape": [spec.chunk_rows, *rest],
@@ -341,14 +353,13 @@ def array_metadata(spec: ArraySpec) -> dict[str, Any]:
     return {
         "shape": spec.shape,
         "data_type": spec.dtype.name,
-        "chunk_grid": {
-            "name": "regular",
-            "configuration": {"chunk_shape": [shard_rows, *rest]},
-        },
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [shard_rows, *rest]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": spec.fill_value if spec.dtype.kind == "i" else "NaN",
         "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
-        "attributes": {},
+        # anndata reads arrays that say so.
+        "attributes": {"encoding-type": "array", "encoding-version": "0.2.0"},
+        "dimension_names": spec.dimensions,
         "zarr_format": 3,
         "node_type": "array",
         "storage_transformers": [],

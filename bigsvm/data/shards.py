@@ -22,28 +22,42 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    import zarr
     from numpy.typing import NDArray
 
     from bigsvm.data.place import Place
     from bigsvm.data.schema import ArraySpec
+    from bigsvm.data.zarr_arrays import FetchedChunks
 
 _NO_CHUNK = 2**64 - 1
 """Offset and size of a chunk that was never written, as Zarr has them."""
 _INDEX_ENTRY_BYTES = 16
 _CRC_BYTES = 4
+_HEAD_BYTES = 18
+"""Length of the longest head of a zstd frame, which says the size that the frame decodes to."""
 
 
 class _Index(NamedTuple):
-    """Offset and size of each chunk of a shard, (n, 2) uint64, and where the last chunk ends."""
+    """The index of a shard: its bytes, the offset and size of each chunk, where the last one ends.
 
+    Attributes
+    ----------
+    data : bytes
+        With their checksum.
+    entries : (n, 2) uint64
+    end : int
+    """
+
+    data: bytes
     entries: NDArray[np.uint64]
     end: int
 
 
-class Shards:
-    """The shards of one array. May be used from several threads.
+class Claims:
+    """What the shards of one array say of themselves, checked before Zarr decodes a chunk.
 
-    The index of a shard is kept once it has been read, 16 bytes a chunk.
+    Zarr decodes a chunk to any size that its bytes say. The index of a shard is kept once it has
+    been read, 16 bytes a chunk. May be used from several threads.
 
     Parameters
     ----------
@@ -54,62 +68,56 @@ class Shards:
     """
 
     def __init__(self, place: Place, spec: ArraySpec) -> None:
-        self._place = place
-        self._spec = spec
+        self._place, self._spec = place, spec
         # This is above zstd's own bound, ZSTD_compressBound.
         self._most_stored_bytes = spec.chunk_bytes + spec.chunk_bytes // 128 + 1024
-        self._indices: dict[int, _Index] = {}
+        self._indices: dict[str, _Index] = {}
         # Threads that read from far ask for an index once. Local files need no locks, which a
         # forked child may find taken.
         self._asking: AbstractContextManager[Any] = Lock() if place.is_far else nullcontext()
-        # Many chunks may be on their way, but no more are decoded than a plan has memory for.
-        self._decoding: AbstractContextManager[Any] = (
-            BoundedSemaphore(READER_CHUNKS) if place.is_far else nullcontext()
-        )
 
-    def decode(self, chunk: int, out: NDArray[Any]) -> None:
-        """Decode the first rows of a chunk, which may be longer than its array.
-
-        Parameters
-        ----------
-        chunk : int
-        out : (m, ...) array
-            Filled with the first m rows of the chunk.
+    def check(self, first: int, stop: int) -> None:
+        """Check chunks ``first … stop - 1`` of a local array.
 
         Raises
         ------
         OSError
-            The file cannot be opened or read, or is no regular file.
-        StoreError
-            The file cannot be reached.
+            A file cannot be opened or read, or is no regular file.
         ValueError
-            The file does not hold the chunk, or the chunk does not have the size in the metadata.
+            A file does not hold its chunks, or a chunk does not have the size in the metadata.
         """
-        stored = self._stored(chunk)
-        with self._decoding:
-            out[...] = self._decoded(stored)[: len(out)]
+        per_shard = self._spec.chunks_per_shard
+        for shard in range(first // per_shard, -(-stop // per_shard)):
+            name = _name_of(self._spec, shard)
+            low, high = first - shard * per_shard, stop - shard * per_shard
+            spans = [self._span(name, place) for place in range(max(low, 0), min(high, per_shard))]
+            heads = [(offset, min(size, _HEAD_BYTES)) for offset, size in spans]
+            for head in self._place.parts(name, heads):
+                self._check_head(head)
 
-    def forget(self, chunk: int) -> None:
-        """Have the index of the shard of a chunk read again."""
-        self._indices.pop(chunk // self._spec.chunks_per_shard, None)
-
-    def _stored(self, chunk: int) -> bytes:
-        """Compressed bytes of a chunk."""
+    def fetched(self, chunk: int) -> tuple[str, bytes, int, bytes]:
+        """Read the stored bytes of a chunk: its shard, the index of that, its offset, its bytes."""
         shard, place = divmod(chunk, self._spec.chunks_per_shard)
         name = _name_of(self._spec, shard)
+        offset, size = self._span(name, place)
+        [stored] = self._place.parts(name, [(offset, size)])
+        if len(stored) < size:
+            raise ValueError(f"its shard ends before it, after {offset + len(stored)} bytes")
+        self._check_head(stored[:_HEAD_BYTES])
+        return name, self._indices[name].data, offset, stored
+
+    def _span(self, name: str, place: int) -> tuple[int, int]:
+        """Offset and size of a chunk in its shard."""
         with self._asking:
-            index = self._indices.get(shard)
+            index = self._indices.get(name)
             if index is None:
-                index = self._indices[shard] = self._index(name)
+                index = self._indices[name] = self._index(name)
         offset, size = index.entries[place].tolist()
         if (offset, size) == (_NO_CHUNK, _NO_CHUNK):
             raise ValueError("its shard does not have it")
         if offset + size > index.end or size > self._most_stored_bytes:
             raise ValueError(f"its shard has {size} bytes for it at {offset}, which cannot be")
-        stored = self._place.part(name, offset, size)
-        if len(stored) < size:
-            raise ValueError(f"its shard ends before it, after {offset + len(stored)} bytes")
-        return stored
+        return offset, size
 
     def _index(self, name: str) -> _Index:
         """Read the index of a shard."""
@@ -119,33 +127,100 @@ class Shards:
         data = self._place.tail(name, n_bytes + _CRC_BYTES)
         if len(data) < n_bytes + _CRC_BYTES:
             raise ValueError("its shard is shorter than an index")
-        index, crc = data[:n_bytes], data[n_bytes:]
-        if google_crc32c.value(index) != int.from_bytes(crc, "little"):
+        if google_crc32c.value(data[:n_bytes]) != int.from_bytes(data[n_bytes:], "little"):
             raise ValueError("the index of its shard is damaged")
-        entries = np.frombuffer(index, "<u8").reshape(-1, 2)
+        entries = np.frombuffer(data[:n_bytes], "<u8").reshape(-1, 2)
         # Chunks are written one after another, without gaps.
         end = sum(size for size in entries[:, 1].tolist() if size != _NO_CHUNK)
-        return _Index(entries, end)
+        return _Index(data, entries, end)
 
-    def _decoded(self, stored: bytes) -> NDArray[Any]:
-        """Values of a chunk, (chunk_rows, ...)."""
+    def _check_head(self, head: bytes) -> None:
+        """Check the size that a chunk decodes to by its first bytes."""
         import zstandard
 
-        expected = self._spec.chunk_bytes
         try:
-            # The frame declares the size of its content, and zstd never decodes more than that.
-            size = zstandard.frame_content_size(stored)
-            if size != expected:
-                raise ValueError(f"it decodes to {size} bytes instead of {expected}")
-            data = zstandard.ZstdDecompressor().decompress(stored)
+            size = zstandard.frame_content_size(head)
         except zstandard.ZstdError as error:
             raise ValueError(str(error)) from error
-        if len(data) != expected:
-            raise ValueError(f"it decodes to {len(data)} bytes instead of {expected}")
-        spec = self._spec
-        return np.frombuffer(data, spec.dtype.newbyteorder("<")).reshape(
-            spec.chunk_rows, *spec.shape[1:]
+        if size != self._spec.chunk_bytes:
+            raise ValueError(f"it decodes to {size} bytes instead of {self._spec.chunk_bytes}")
+
+    def forget(self) -> None:
+        """Have the index of each shard read again."""
+        self._indices.clear()
+
+
+class StoredChunks:
+    """The chunks of one array, decoded by Zarr once `Claims` of them are checked.
+
+    May be used from several threads.
+
+    Parameters
+    ----------
+    place : Place
+        Place of the array.
+    spec : ArraySpec
+        Spec from the metadata of the array.
+    """
+
+    def __init__(self, place: Place, spec: ArraySpec) -> None:
+        self._place, self._spec = place, spec
+        self._claims = Claims(place, spec)
+        self._opened: tuple[zarr.Array[Any], FetchedChunks | None] | None = None
+        # Many chunks may be on their way, but no more are decoded than a plan has memory for.
+        self._decoding: AbstractContextManager[Any] = (
+            BoundedSemaphore(READER_CHUNKS) if place.is_far else nullcontext()
         )
+
+    @property
+    def at_once(self) -> int:
+        """Most chunks that one call decodes in no more memory than that of a chunk besides."""
+        from bigsvm.data.zarr_arrays import HAS_ZARRS
+
+        return max(1, self._spec.n_chunks) if HAS_ZARRS and not self._place.is_far else 1
+
+    def decode(self, first: int, stop: int, out: NDArray[Any]) -> None:
+        """Decode chunks ``first … stop - 1``.
+
+        Parameters
+        ----------
+        first, stop : int
+            Of a place that is far, one chunk.
+        out : (m, ...) array
+            Filled with the rows of these chunks.
+
+        Raises
+        ------
+        OSError
+            A file cannot be opened or read, or is no regular file.
+        StoreError
+            A file cannot be reached.
+        ValueError
+            A file does not hold its chunks, or a chunk is not what the metadata say.
+        """
+        from bigsvm.data.zarr_arrays import FetchedChunks, open_array, read_rows
+
+        if self._opened is None:
+            fetched = FetchedChunks() if self._place.is_far else None
+            self._opened = open_array(self._place, self._spec, fetched), fetched
+        array, fetched = self._opened
+        if fetched is None:
+            self._claims.check(first, stop)
+        else:
+            fetched.put(*self._claims.fetched(first))
+        with self._decoding:
+            try:
+                read_rows(array, first * self._spec.chunk_rows, out)
+            except MemoryError:
+                raise
+            except Exception as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise
+                raise ValueError(" ".join(str(error).split())) from error  # those of the codecs
+
+    def forget(self) -> None:
+        """Have the index of each shard read again."""
+        self._claims.forget()
 
 
 def _name_of(spec: ArraySpec, shard: int) -> str:

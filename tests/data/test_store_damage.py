@@ -13,7 +13,7 @@ from support.stores import N_ROWS, chunk_files, dense, edit_attributes, everythi
 
 from bigsvm.data import schema
 from bigsvm.data.from_arrays import write_store
-from bigsvm.data.shards import Shards
+from bigsvm.data.shards import StoredChunks
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError, StoreError
 
@@ -95,7 +95,7 @@ def test_only_damage_is_corruption(store, monkeypatch, raised, expected, message
     def fail(*_, **__):
         raise raised
 
-    monkeypatch.setattr(Shards, "decode", fail)
+    monkeypatch.setattr(StoredChunks, "decode", fail)
     with pytest.raises(expected, match=message) as caught:
         store.labels()
     assert caught.type is expected
