@@ -107,14 +107,15 @@ class RowSource(ABC):
     def _read_lazily(self, start: int, stop: int) -> Rows:
         """Compute a lazy block by the scheduler that the caller has set, else in this thread.
 
-        Rows in memory stay as they are.
+        Rows in memory stay as they are. A client that is open, which has set itself, computes
+        blocks only where it is given.
         """
         if self.row_alignment <= 1:
             return self.read(start, stop)
         import dask
 
         block, scheduler = self.lazy_block(start, stop), dask.config.get("scheduler", None)
-        if scheduler is None:
+        if scheduler in (None, "dask.distributed", "distributed"):
             # Dask's own scheduler of one thread holds a result until garbage is collected.
             rows: Rows = dask.core.get(block.dask, block.key)
         else:

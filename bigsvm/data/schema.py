@@ -98,7 +98,7 @@ class ArraySpec(NamedTuple):
         Rows of a chunk; the last chunk may extend beyond the end of the array.
     least, largest : float or None
         Range of the values, limits included; None if any value is allowed.
-    dimensions : tuple of str
+    dimensions : tuple of str or None
         What its axes are, for xarray.
     chunks_per_shard : int
         Known once the array has been written.
@@ -109,7 +109,7 @@ class ArraySpec(NamedTuple):
     chunk_rows: int
     least: float | None = None
     largest: float | None = None
-    dimensions: tuple[str, ...] = (SAMPLE,)
+    dimensions: tuple[str, ...] | None = None
     chunks_per_shard: int = 1
 
     @property

@@ -50,7 +50,8 @@ def test_zarr_reads_what_was_written(tmp_path, spec, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
 def test_metadata_are_those_that_zarr_writes(tmp_path, spec, dtype):
-    spec = spec._replace(dtype=np.dtype(dtype))
+    names = ("sample", "feature")[: len(spec.shape)]
+    spec = spec._replace(dtype=np.dtype(dtype), dimensions=names)
     made(tmp_path / "a", spec, values_of(spec.shape, dtype))
     written = zarr.open_array(tmp_path / "a", mode="r")
     expected = zarr.create_array(
@@ -62,6 +63,8 @@ def test_metadata_are_those_that_zarr_writes(tmp_path, spec, dtype):
         serializer=BytesCodec(endian="little"),
         compressors=[ZstdCodec(level=ZSTD_LEVEL, checksum=True)],
         fill_value=-1 if dtype == np.int64 else np.nan,
+        attributes={"encoding-type": "array", "encoding-version": "0.2.0"},
+        dimension_names=names,
     )
     assert str(written.metadata.to_dict()) == str(expected.metadata.to_dict())
     assert (tmp_path / "a/zarr.json").read_text() == (tmp_path / "b/zarr.json").read_text()
