@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bigsvm.budget import show_bytes
 from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.from_text import ConversionProgress, OnProgress, check_columns, memory_bytes
 from bigsvm.data.place import Place, lies_below
 from bigsvm.data.scaler import choose_scaler
+from bigsvm.data.schema import DENSE
 from bigsvm.data.store import Store, open_place, open_store
 from bigsvm.data.store_writer import RowBatch, StoreWriter
 from bigsvm.data.views import ScaledRows
@@ -60,8 +62,8 @@ def scale_store(
         Directory to be made, or the place on object storage, such as ``s3://bucket/name.zarr``;
         see `open_store`.
     method : {"minmax", "standard", "maxabs"}, optional
-        See `choose_scaler`; "minmax" unless given. Sparse rows stay sparse, so that each column
-        must keep its zeros: "maxabs" always does.
+        See `choose_scaler`; "minmax" unless given. Sparse rows stay sparse where each column keeps
+        its zeros, as it does with "maxabs"; else the new store is dense, as the text of svm-scale.
     lower, upper : float, optional
         Range of "minmax"; -1 and 1 unless given.
     like : Store, path or URL of one, or KernelExpansion, optional
@@ -84,7 +86,7 @@ def scale_store(
         A parameter has no meaning, or none beside `like`.
     DataError
         The store is scaled already; `like` is not scaled, or has other columns; a column cannot be
-        scaled, or not without turning zeros of sparse rows into other values.
+        scaled; or zeros of sparse rows become other values, and dense rows exceed `memory`.
     StoreError
         If the store exists, is being made by another process, or cannot be written.
     UnreachableError
@@ -121,7 +123,9 @@ def scale_store(
     else:
         raise ParameterError("like brings all parameters; give no method, lower or upper beside it")
     rows = ScaledRows(store.rows, scaler)
-    if store.rows.is_sparse and not rows.is_sparse:
+    layout = DENSE if not rows.is_sparse else attributes.layout
+    dense_bytes = attributes.n_rows * attributes.n_columns * rows.dtype.itemsize
+    if layout != attributes.layout and (scaler.columns is not None or dense_bytes > budget):
         column = int(scaler.moved_columns()[0])
         remedy = "method='maxabs', which keeps zeros"
         if like is None and scaler.method == "minmax":
@@ -130,8 +134,8 @@ def scale_store(
                 remedy = "lower=0, which keeps zeros"
         raise DataError(
             f"{store}: its rows are sparse, but {scaler.method} turns the zeros of column "
-            f"{column} (from 0) into other values; use {remedy}, or convert the "
-            "data with layout='dense'"
+            f"{column} (from 0) into other values, and dense rows take {show_bytes(dense_bytes)}, "
+            f"more than memory={budget}; use {remedy}, or more memory"
         )
     with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
         writer = StoreWriter(
@@ -140,7 +144,7 @@ def scale_store(
             n_columns=attributes.n_columns,
             n_entries=attributes.n_nonzero,
             dtype=rows.dtype,
-            layout=attributes.layout,
+            layout=layout,
             weights=attributes.has_weights,
             scaler=scaler,
             memory_bytes=budget // 4,

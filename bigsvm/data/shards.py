@@ -177,7 +177,17 @@ class StoredChunks:
         """Most chunks that one call decodes in no more memory than that of a chunk besides."""
         from bigsvm.data.zarr_arrays import HAS_ZARRS
 
+        self._open()  # an error of this would look like one of the chunks
         return max(1, self._spec.n_chunks) if HAS_ZARRS and not self._place.is_far else 1
+
+    def _open(self) -> tuple[zarr.Array[Any], FetchedChunks | None]:
+        """Open the array, once."""
+        if self._opened is None:
+            from bigsvm.data.zarr_arrays import FetchedChunks, open_array
+
+            fetched = FetchedChunks() if self._place.is_far else None
+            self._opened = open_array(self._place, self._spec, fetched), fetched
+        return self._opened
 
     def decode(self, first: int, stop: int, out: NDArray[Any]) -> None:
         """Decode chunks ``first … stop - 1``.
@@ -198,12 +208,9 @@ class StoredChunks:
         ValueError
             A file does not hold its chunks, or a chunk is not what the metadata say.
         """
-        from bigsvm.data.zarr_arrays import FetchedChunks, open_array, read_rows
+        from bigsvm.data.zarr_arrays import read_rows
 
-        if self._opened is None:
-            fetched = FetchedChunks() if self._place.is_far else None
-            self._opened = open_array(self._place, self._spec, fetched), fetched
-        array, fetched = self._opened
+        array, fetched = self._open()
         if fetched is None:
             self._claims.check(first, stop)
         else:

@@ -168,9 +168,12 @@ class TestAdvice:
 class TestTemporaryPaths:
     @pytest.mark.fault("messages")
     def test_temporary_stores_are_called_by_their_source(self, tmp_path):
-        """Sparse text that has no zeros to keep, and columns numbered otherwise."""
-        (tmp_path / "t").write_text("".join(f"{i % 2} {i + 1}:{i + 2}\n" for i in range(30)))
-        told = error_of("scale", tmp_path / "t", tmp_path / "s.zarr", "--method", "standard")
+        """Sparse text that has no zeros to keep, and is too large when it is dense."""
+        (tmp_path / "t").write_text("".join(f"{i % 2} {1 + 10**4 * i}:1\n" for i in range(30)))
+        told = error_of(
+            "scale", tmp_path / "t", tmp_path / "s.zarr",
+            "--method", "standard", "--memory", "32MiB",
+        )  # fmt: skip
         assert f"the temporary store of {tmp_path / 't'} in {tempfile.gettempdir()}" in told
         assert "bigsvm-text-" not in told
 

@@ -95,9 +95,10 @@ class TestScale:
         assert "limits of minmax" in error(train, "--method", "standard", "--lower", "0")
         assert "like brings all" in error(train, "--like", scaled / "train", "--method", "minmax")
         assert "no such store or file" in error(tmp_path / "none")
-        run_here("convert", data / "train.libsvm", tmp_path / "sparse", "--sparse")
-        assert "--method maxabs" in error(tmp_path / "sparse")
-        assert [path.name for path in tmp_path.iterdir()] == ["sparse"]
+        wide = tmp_path / "wide"
+        wide.write_text("".join(f"{i % 2} {1 + 10**4 * i}:1\n" for i in range(30)))
+        assert "--lower 0, which keeps zeros" in error(wide, "--memory", "32MiB")
+        assert [path.name for path in tmp_path.iterdir()] == ["wide"]
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
     def test_a_store_is_whole_or_not_there(self, tmp_path, number):

@@ -211,7 +211,11 @@ class TestRuns:
             return submit(self, worker, name, *given)
 
         monkeypatch.setattr(trainer.Workforce, "submit", noted)
-        hooks = Hooks(client=client, interrupted=lambda: bool(begun) and next(asked) > 5)
+        hooks = Hooks(
+            client=client,
+            worker_memory=300_000_000,
+            interrupted=lambda: bool(begun) and next(asked) > 5,
+        )
         X, y = clouds(n=20_000, k=3, d=20, spread=0.2)
         long = {"gamma": 0.05, "C": 1e9, "tol": 1e-12, "memory": 40_000_000}
         found = train(X.astype(np.float32), y, hooks=hooks, **long)
