@@ -340,6 +340,6 @@ def test_a_model_without_a_record_of_its_kernel_is_loaded_silently(rows, tmp_pat
         replace(model, provenance=provenance).save(tmp_path / "m")
         KernelExpansion.load(tmp_path / "m")  # a warning is an error here
     replace(model, provenance={**others, "kernel": 7}).save(tmp_path / "m")
-    with pytest.raises(ModelError, match="kernel is 7"):
+    with pytest.raises(ModelError, match="kernel of provenance is 7"):
         KernelExpansion.load(tmp_path / "m")
     assert "kernel" not in bigsvm.SVC().fit(*rows).model_.provenance
