@@ -116,7 +116,7 @@ class RowSource(ABC):
 
         block, scheduler = self.lazy_block(start, stop), dask.config.get("scheduler", None)
         if scheduler in (None, "dask.distributed", "distributed"):
-            # Dask's own scheduler of one thread holds a result until garbage is collected.
+            # A block is one task: it needs no scheduler.
             rows: Rows = dask.core.get(block.dask, block.key)
         else:
             rows = block.compute(scheduler=scheduler, optimize_graph=False)
