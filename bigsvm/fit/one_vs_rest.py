@@ -10,6 +10,7 @@ one function for each class.
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 SomeFunctions = TypeVar("SomeFunctions", bound=Functions)
 
 
-class FunctionsReduction(Generic[SomeFunctions]):
+class FunctionsReduction(ABC, Generic[SomeFunctions]):
     """The way of several functions that one run trains.
 
     Attributes
@@ -68,9 +69,9 @@ class FunctionsReduction(Generic[SomeFunctions]):
         self._parameters, self._problem = parameters, problem
         self.name, self.offset = problem.functions[0].name, problem.offset
 
+    @abstractmethod
     def resident_bytes(self, source: RowSource) -> int:
         """Bytes of labels, and of what else is in memory for the whole run."""
-        raise NotImplementedError
 
     def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
         function, k = self._problem.functions[0], self._problem.n_outputs
