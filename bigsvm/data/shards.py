@@ -91,7 +91,7 @@ class Claims:
             name = _name_of(self._spec, shard)
             low, high = first - shard * per_shard, stop - shard * per_shard
             spans = [self._span(name, place) for place in range(max(low, 0), min(high, per_shard))]
-            heads = [(offset, min(size, _HEAD_BYTES)) for offset, size in spans]
+            heads = [(offset, min(size, _HEAD_BYTES)) for _, offset, size in spans]
             for head in self._place.parts(name, heads):
                 self._check_head(head)
 
@@ -99,15 +99,18 @@ class Claims:
         """Read the stored bytes of a chunk: its shard, the index of that, its offset, its bytes."""
         shard, place = divmod(chunk, self._spec.chunks_per_shard)
         name = _name_of(self._spec, shard)
-        offset, size = self._span(name, place)
+        index, offset, size = self._span(name, place)
         [stored] = self._place.parts(name, [(offset, size)])
         if len(stored) < size:
             raise ValueError(f"its shard ends before it, after {offset + len(stored)} bytes")
         self._check_head(stored[:_HEAD_BYTES])
-        return name, self._indices[name].data, offset, stored
+        return name, index.data, offset, stored
 
-    def _span(self, name: str, place: int) -> tuple[int, int]:
-        """Offset and size of a chunk in its shard."""
+    def _span(self, name: str, place: int) -> tuple[_Index, int, int]:
+        """Index of a shard, and offset and size of one of its chunks.
+
+        Another thread may forget the index meanwhile.
+        """
         with self._asking:
             index = self._indices.get(name)
             if index is None:
@@ -117,7 +120,7 @@ class Claims:
             raise ValueError("its shard does not have it")
         if offset + size > index.end or size > self._most_stored_bytes:
             raise ValueError(f"its shard has {size} bytes for it at {offset}, which cannot be")
-        return offset, size
+        return index, offset, size
 
     def _index(self, name: str) -> _Index:
         """Read the index of a shard."""
@@ -218,9 +221,7 @@ class StoredChunks:
         with self._decoding:
             try:
                 read_rows(array, first * self._spec.chunk_rows, out)
-            except MemoryError:
-                raise
-            except Exception as error:
+            except (OSError, RuntimeError, ValueError) as error:
                 if isinstance(error, OSError) and error.errno is not None:
                     raise
                 raise ValueError(" ".join(str(error).split())) from error  # those of the codecs

@@ -129,18 +129,22 @@ def test_sparse_rows_become_dense_where_zeros_do_not_stay(tmp_path):
 
 
 def test_sparse_rows_that_are_too_large_when_dense_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigsvm.data.scaling.memory_bytes", lambda memory: 50_000)
     matrix = sp.csr_array(make_matrix(density=0.1))
     store = write_store(tmp_path / "s", matrix, np.zeros(1000))
     assert store.attributes.layout == "csr"
+    dense_one = write_store(tmp_path / "d", matrix, np.zeros(1000), layout="dense")
+    like = scale_store(dense_one, tmp_path / "like")
+    monkeypatch.setattr("bigsvm.data.scaling.memory_bytes", lambda memory: 50_000)
+    with pytest.raises(DataError, match="but minmax turns the zeros"):
+        scale_store(store, tmp_path / "out", like=like)
     negative = write_store(tmp_path / "n", -matrix, np.zeros(1000))
     for rows, method, remedy in (
         (store, "minmax", "lower=0"), (negative, "minmax", "method='maxabs'"),
         (store, "standard", "method='maxabs'"),
     ):  # fmt: skip
-        with pytest.raises(DataError, match=f"zeros of column 0 .*use {remedy}, which keeps"):
+        with pytest.raises(DataError, match=f"zeros of column 0 .*use {remedy}, which keeps zeros"):
             scale_store(rows, tmp_path / "out", method=method)
-    assert sorted(os.listdir(tmp_path)) == ["n", "s"]
+    assert sorted(os.listdir(tmp_path)) == ["d", "like", "n", "s"]
     positive = write_store(tmp_path / "p", abs(matrix), np.zeros(1000))
     assert scale_store(positive, tmp_path / "out", lower=0).attributes.layout == "csr"
 

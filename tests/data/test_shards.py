@@ -21,6 +21,7 @@ from support.stores import edit_attributes
 from bigsvm import SVC
 from bigsvm.data import schema
 from bigsvm.data.from_arrays import write_store
+from bigsvm.data.shards import Claims
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError, MemoryBudgetError, StoreError
 
@@ -266,3 +267,19 @@ def test_children_of_a_process_that_has_read_can_read(tmp_path):
         signal.alarm(20)
         os._exit(int(store.rows.read(0, 1 << 18).sum() != 1 << 20))
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_thread_may_forget_the_index_while_another_fetches(tmp_path, monkeypatch):
+    """A damaged chunk from far has the indices read again, whatever other threads do."""
+    store = write_store(tmp_path / "s.zarr", np.ones((4096, 1)), np.zeros(4096))
+    array = store.rows._arrays["X"]
+    claims = Claims(array._chunks._place, array.spec)
+    parts = claims._place.parts
+
+    def parts_after_forgetting(*arguments):
+        claims.forget()
+        return parts(*arguments)
+
+    expected = claims.fetched(0)
+    monkeypatch.setattr(claims._place, "parts", parts_after_forgetting)
+    assert claims.fetched(0) == expected
