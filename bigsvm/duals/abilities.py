@@ -21,7 +21,7 @@ class Settles(Protocol):
         """Rows that may be left out for now, (m,)."""
 
     def last_among(self, kept: Mask) -> I8:
-        """`Steps.last` when only the rows `kept`, (m,) bool, remain."""
+        """`Point.last` when only the rows `kept`, (m,) bool, remain."""
 
 
 class Climbs(Protocol):

@@ -15,8 +15,10 @@ import numpy as np
 from bigsvm.core import smo
 from bigsvm.duals.box_problem import Extremes, Optimality
 from bigsvm.duals.dual import Dual
+from bigsvm.duals.feasible import fill
+from bigsvm.duals.kept_rows import is_last_of_kept
 from bigsvm.duals.newton import Gram, newton
-from bigsvm.duals.pair_steps import PairSteps, is_last_of_kept, is_last_pair
+from bigsvm.duals.pair_steps import PairSteps, is_last_pair
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_rows
 from bigsvm.errors import DataError
@@ -24,9 +26,9 @@ from bigsvm.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bigsvm.arrays import F4, F8, I4, I8, Mask
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.duals.dual import ExactKernel, Start
+    from bigsvm.duals.dual import ExactKernel, Point
     from bigsvm.parameters.names import SelectionName
 
 OUTSIDE = 1e-9
@@ -233,7 +235,8 @@ class BoxDual(Dual[Optimality]):
         return np.flatnonzero(chosen)
 
     def filled(self, alpha: F8, outputs: F8) -> F8:
-        return fill(self.formulation, alpha, outputs)
+        sums = self.formulation.sums(slice(0, len(alpha)))
+        return alpha if sums is None else fill(self.formulation, alpha, outputs, sums)
 
     def infeasible(self, alpha: F8, *, rows: I8 | None = None, adds_up: bool = True) -> str:
         n_groups = self.formulation.n_groups
@@ -267,8 +270,8 @@ class BoxDual(Dual[Optimality]):
             return is_last_of_kept(self.formulation, last, size)
         return is_last_pair(self.formulation, last, size)
 
-    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> PairSteps:
-        return PairSteps(self.formulation, self.advance, start, rows, diagonal=diagonal)
+    def begin(self, start: Point, rows: I8, *, diagonal: F8) -> PairSteps:
+        return PairSteps(self.formulation, self.rule, start, rows, diagonal=diagonal)
 
     def newton(
         self, alpha: F8, outputs: F8, standing: Optimality, exact: ExactKernel, *, tol: float
@@ -299,12 +302,6 @@ class BoxDual(Dual[Optimality]):
         )  # fmt: skip
         return solved
 
-    def advance(
-        self, state: smo.PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
-    ) -> tuple[int, int]:
-        """Take steps on a working set; see `bigsvm.core.smo.run`."""
-        return smo.run(state, rows, slots, used, int(self.rule), tol, max_steps)
-
     def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
         standing = self.optimality(alpha, outputs)
         chosen = np.zeros(len(alpha), np.bool_)
@@ -317,59 +314,3 @@ class BoxDual(Dual[Optimality]):
             rises, falls = part.rises & (gradient > lowest), part.falls & (gradient < highest)
             chosen[part.start : part.stop] |= rises | falls | (part.rises & part.falls)
         return np.flatnonzero(chosen)
-
-
-ROUNDING = 1e-10
-"""Share of the sum on either side: a smaller difference between both is left as it is."""
-
-
-def project(formulation: Formulation, alpha: F8) -> F8:
-    """Make alpha of all rows, of another problem on them, a feasible point of `formulation`.
-
-    Clipped to the boxes; where more rises than falls, or less, the larger side is scaled down.
-    Where sums are not 0, `fill` is to follow.
-    """
-    rows = slice(0, len(alpha))
-    by_segment = [
-        np.clip(part, box.lower, box.upper)
-        for (box, _, _), part in formulation.with_alpha(alpha, rows)
-    ]
-    if formulation.sums_are_bound and formulation.sums(rows) is None:
-        rising = sum(float(part[part > 0].sum()) for part in by_segment)
-        falling = -sum(float(part[part < 0].sum()) for part in by_segment)
-        both = min(rising, falling)
-        if abs(rising - falling) <= ROUNDING * both:
-            return formulation.join(by_segment)  # bounds are to be kept exactly
-        scales = both / max(rising, 1e-300), both / max(falling, 1e-300)
-        by_segment = [np.where(part > 0, part * scales[0], part * scales[1]) for part in by_segment]
-    return formulation.join(by_segment)
-
-
-def fill(formulation: Formulation, alpha: F8, outputs: F8) -> F8:
-    """Make alpha of the first rows, (m,), add up to its constants, as if these rows were all rows.
-
-    What is missing in a group goes to the rows that violate most, up to their bounds.
-
-    Returns
-    -------
-    alpha
-        The same array where sums must be 0.
-    """
-    rows = slice(0, len(alpha))
-    sums = formulation.sums(rows)
-    if sums is None:
-        return alpha
-    by_segment = [part.copy() for part in formulation.split(alpha, rows)]
-    for (box, _, group), part in zip(formulation.segments(rows), by_segment, strict=True):
-        missing = sums[group] - part.sum()
-        distance = (box.upper - part) if missing > 0 else (box.lower - part)
-        gradient = box.linear - outputs
-        order = np.argsort(-gradient if missing > 0 else gradient, kind="stable")
-        order = order[distance[order] != 0]
-        reached = np.cumsum(np.abs(distance[order]))
-        full = order[reached <= abs(missing)]
-        part[full] = (box.upper if missing > 0 else box.lower)[full]
-        if len(full) < len(order):
-            rest = missing - np.copysign(reached[len(full) - 1] if len(full) else 0.0, missing)
-            part[order[len(full)]] += rest
-    return formulation.join(by_segment)

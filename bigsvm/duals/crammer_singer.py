@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bigsvm.arrays import F8, I4, I8, Mask
-    from bigsvm.duals.dual import ExactKernel, Start
+    from bigsvm.duals.dual import ExactKernel, Point
     from bigsvm.duals.problem import EarlierModel, Selection
 
 
@@ -338,7 +338,7 @@ class CrammerSingerDual(Dual[Violations]):
         in_turn = self.order in (Order.SEQUENTIAL, Order.RANDOM)
         return sets is None and is_last(last, in_turn=in_turn)
 
-    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> RowSteps:
+    def begin(self, start: Point, rows: I8, *, diagonal: F8) -> RowSteps:
         return RowSteps(
             start, self.formulation.bounds(rows), self.formulation.label[rows],
             diagonal=diagonal, solver=int(self.solver), order=int(self.order),

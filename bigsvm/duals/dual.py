@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+
 from bigsvm.duals.picking import pick
 
 if TYPE_CHECKING:
@@ -66,21 +68,26 @@ class ExactKernel(Protocol):
         """Kernel values among rows (m,), (m, m)."""
 
 
-class Start(NamedTuple):
-    """Where steps on a working set start, or where a resumed run continues.
+NO_PAIR = np.full(2, -1, np.int64)
+"""`Point.last` before the first step."""
+
+
+class Point(NamedTuple):
+    """Where steps on a working set are: all that a resumed run needs to continue to the same bits.
 
     Attributes
     ----------
     alpha, gradient : (m,) or (m, …) float64
-    last : int64, optional
-        `Steps.last` of an interrupted run; (2,) of −1 where there is none.
+        In the shape that the dual has alpha in; the gradient is that at exactly this alpha.
+    last : (2,) int64, or more
+        What else the steps need, such as the last pair; −1 before the first step.
     n_done : int
-        Steps that have been taken.
+        Steps taken.
     """
 
     alpha: F8
     gradient: F8
-    last: I8 | None = None
+    last: I8 = NO_PAIR
     n_done: int = 0
 
 
@@ -92,13 +99,8 @@ class Steps(ABC):
 
     @property
     @abstractmethod
-    def alpha(self) -> F8:
-        """Alpha now, in the shape that the dual has it in."""
-
-    @property
-    @abstractmethod
-    def gradient(self) -> F8:
-        """The gradient at exactly this alpha, within the working set."""
+    def point(self) -> Point:
+        """Where they are; views where they can be."""
 
     @property
     @abstractmethod
@@ -114,11 +116,6 @@ class Steps(ABC):
     @abstractmethod
     def stamp(self) -> int:
         """Counter of the last use of a kernel row."""
-
-    @property
-    @abstractmethod
-    def last(self) -> I8:
-        """Extra integers, two or more, that make a resumed run bitwise identical."""
 
     @abstractmethod
     def advance(
@@ -250,7 +247,7 @@ class Dual(ABC, Generic[StandingT]):
         return pick(self.scores(alpha, outputs, standing, tol=wanted.tol, rows=rows), wanted)
 
     @abstractmethod
-    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> Steps:
+    def begin(self, start: Point, rows: I8, *, diagonal: F8) -> Steps:
         """Return the steps on the working set `rows`, (m,), at their start or where they continue.
 
         Parameters
@@ -280,7 +277,7 @@ class Dual(ABC, Generic[StandingT]):
         Parameters
         ----------
         last : int64
-            `Steps.last` of an interrupted run.
+            `Point.last` of an interrupted run.
         size : int
             Number of rows of the working set.
         sets : sequence of int, optional

@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.duals.abilities import Leap
-from bigsvm.duals.dual import Start, Steps
+from bigsvm.duals.dual import Point, Steps
 from bigsvm.duals.pair_steps import is_last_pair
 
 if TYPE_CHECKING:
@@ -74,23 +74,23 @@ class FunctionSteps(Steps):
     ----------
     duals : sequence of BoxDual
         One for each function.
-    start : Start
+    start : Point
         Its `last` is (3 k + 3,); anything shorter counts as none.
     rows : (m,) int64
     diagonal : (m,) float64
     """
 
-    def __init__(self, duals: Sequence[BoxDual], start: Start, rows: I8, *, diagonal: F8) -> None:
+    def __init__(self, duals: Sequence[BoxDual], start: Point, rows: I8, *, diagonal: F8) -> None:
         k, last = len(duals), start.last
         self._turn = self._round = self._stalled = self._stamp = 0
         self._n_finished = 0
         each = np.tile(np.array([-1, -1, 0], np.int64), (k, 1))
-        if last is not None and len(last) == 3 * k + 3:
+        if len(last) == 3 * k + 3:
             each = last[:-3].reshape(k, 3)
             self._turn, self._round, self._stalled = last[-3:].tolist()
         self._functions = [
             dual.begin(
-                Start(start.alpha[:, c], start.gradient[:, c], each[c, :2], int(each[c, 2])),
+                Point(start.alpha[:, c], start.gradient[:, c], each[c, :2], int(each[c, 2])),
                 rows, diagonal=diagonal,
             )
             for c, dual in enumerate(duals)
@@ -99,14 +99,20 @@ class FunctionSteps(Steps):
         self._n_done = int(each[:, 2].sum())
 
     @property
-    def alpha(self) -> F8:
-        """(m, k) float64."""
-        return np.stack([function.alpha for function in self._functions], axis=1)
+    def point(self) -> Point:
+        """Alpha and gradient are (m, k) float64.
 
-    @property
-    def gradient(self) -> F8:
-        """(m, k) float64."""
-        return np.stack([function.gradient for function in self._functions], axis=1)
+        `last` has each function's last pair and steps; whose turn it is, the round, whether one
+        stalled.
+        """
+        points = [function.point for function in self._functions]
+        each = [[*point.last.tolist(), point.n_done] for point in points]
+        now = [self._turn, self._round, self._stalled]
+        return Point(
+            np.stack([point.alpha for point in points], axis=1),
+            np.stack([point.gradient for point in points], axis=1),
+            np.array([*np.ravel(each).tolist(), *now], np.int64), self._n_done,
+        )  # fmt: skip
 
     @property
     def gap(self) -> float:
@@ -122,13 +128,6 @@ class FunctionSteps(Steps):
     def stamp(self) -> int:
         """Counter of the last use of a kernel row, by any function."""
         return self._stamp
-
-    @property
-    def last(self) -> I8:
-        """Each function's last pair and steps; whose turn it is, the round, whether one stalled."""
-        each = [[*function.last.tolist(), function.n_done] for function in self._functions]
-        now = [self._turn, self._round, self._stalled]
-        return np.array([*np.ravel(each).tolist(), *now], np.int64)
 
     def advance(
         self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int
@@ -167,7 +166,7 @@ class FunctionSteps(Steps):
 
     def leap_bytes(self, width: float) -> float:
         """Bytes of one function's leap, and of the targets of all."""
-        targets = 24 * self.alpha.size
+        targets = 24 * self.point.alpha.size
         return self._functions[0].leap_bytes(width) + targets
 
     def leap(self, origin: tuple[F8, F8], factor: F8, *, tol: float) -> Leap:

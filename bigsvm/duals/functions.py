@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I4, I8
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.box_problem import Formulation, Optimality
-    from bigsvm.duals.dual import ExactKernel, Start
+    from bigsvm.duals.dual import ExactKernel, Point
 
 FUNCTIONS_AT_ONCE = 8
 """A cache line of float64: reading the values of one function brings those of all of them."""
@@ -287,7 +287,7 @@ class FunctionsDual(Dual[Standings]):
             worst += of_function.worst
         return Scores(score, asked, free, above, worst, int(free.sum()))
 
-    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> FunctionSteps:
+    def begin(self, start: Point, rows: I8, *, diagonal: F8) -> FunctionSteps:
         return FunctionSteps(self.duals, start, rows, diagonal=diagonal)
 
     def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:

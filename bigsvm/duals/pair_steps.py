@@ -8,17 +8,12 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.duals.abilities import Leap
-from bigsvm.duals.dual import EndlessError, Steps
+from bigsvm.duals.dual import NO_PAIR, EndlessError, Point, Steps
 from bigsvm.duals.interior_point import BoxVariables, interior_point, needed_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.duals.dual import Start
-
-    Advance = Callable[..., tuple[int, int]]
 
 
 def is_last_pair(formulation: Formulation, pair: I8, size: int) -> bool:
@@ -36,41 +31,6 @@ def is_last_pair(formulation: Formulation, pair: I8, size: int) -> bool:
     return bool(known.all() and (formulation.n_groups == 1 or segment[0] == segment[1]))
 
 
-WORD_BITS = 64
-"""Rows of one integer of `with_kept`."""
-
-
-def with_kept(pair: I8, kept: Mask) -> I8:
-    """Append a bit for each row, whether it is kept, to a pair: (2 + words,) int64."""
-    padded = np.zeros(-(-len(kept) // WORD_BITS) * WORD_BITS, np.bool_)
-    padded[: len(kept)] = kept
-    words = np.packbits(padded, bitorder="little").view("<i8").astype(np.int64)
-    return np.concatenate([pair, words])
-
-
-def leaves_out(last: I8 | None) -> bool:
-    """Whether `last` of an interrupted run says that rows have left its working set."""
-    return last is not None and len(last) > 2
-
-
-def kept_of(last: I8 | None, size: int) -> Mask:
-    """Read which rows are kept, (size,) bool; all where `last` is a pair alone."""
-    if last is None or len(last) == 2:
-        return np.ones(size, np.bool_)
-    bits = np.unpackbits(last[2:].astype("<i8").view(np.uint8), bitorder="little")
-    return bits[:size].astype(np.bool_)
-
-
-def is_last_of_kept(formulation: Formulation, last: I8, size: int) -> bool:
-    """Whether `last` is a pair and the rows kept of a working set of `size` rows, some of them."""
-    if len(last) != 2 + -(-size // WORD_BITS):
-        return False
-    kept = kept_of(last, size)
-    if not np.array_equal(with_kept(last[:2], kept), last) or kept.all():
-        return False
-    return bool(kept.any()) and is_last_pair(formulation, last[:2], int(kept.sum()))
-
-
 MOST_GROWTH = 1e10
 """Most of twice the objective without bounds, in units of the inverse of the largest kernel value
 and of the square of the linear term. The distance of two classes is then at most 2e-5 of that of
@@ -82,9 +42,9 @@ class PairSteps(Steps):
 
     Parameters
     ----------
-    advance : callable
-        What takes them: `BoxDual.advance`.
-    start : Start
+    rule : int
+        How pairs are chosen, as `bigsvm.core.smo` numbers it.
+    start : Point
         Its `last` is the last pair, (2,), from which HMG goes on.
     rows : (m,) int64
     diagonal : (m,) float64
@@ -93,13 +53,13 @@ class PairSteps(Steps):
     def __init__(
         self,
         formulation: Formulation,
-        advance: Advance,
-        start: Start,
+        rule: int,
+        start: Point,
         rows: I8,
         *,
         diagonal: F8,
     ) -> None:
-        self._formulation, self._advance = formulation, advance
+        self._formulation, self._rule = formulation, rule
         self._rows, self._size = rows, len(rows)
         # Without a constraint on the sum, one more variable without a row absorbs the rest.
         self.n_slack = int(not formulation.sums_are_bound)
@@ -115,8 +75,7 @@ class PairSteps(Steps):
             ),
             n_groups=formulation.n_groups,
         )
-        if start.last is not None:
-            self.state.pair[:] = start.last
+        self.state.pair[:] = start.last
         self.state.counters[0] = start.n_done
         upper, ridge = self._spread(self.state.upper), self._spread(self.state.ridge)
         self._linear: F8 | None = None
@@ -136,15 +95,14 @@ class PairSteps(Steps):
         return np.pad(values, ((0, 0), (0, 1)), constant_values=end)
 
     @property
-    def alpha(self) -> F8:
-        """(m,) or (m, faces) float64."""
-        return self._formulation.join(list(smo.spread_of(self.state, self.state.alpha, self._size)))
-
-    @property
-    def gradient(self) -> F8:
-        """(m,) or (m, faces) float64."""
-        gradient = smo.spread_of(self.state, self.state.gradient, self._size)
-        return gradient.T if self._formulation.n_faces > 1 else gradient[0]
+    def point(self) -> Point:
+        """Alpha and gradient are (m,) or (m, faces) float64; `last` is the last pair, (2,)."""
+        alpha, gradient = self._spread(self.state.alpha), self._spread(self.state.gradient)
+        return Point(
+            self._formulation.join(list(alpha)),
+            gradient.T if self._formulation.n_faces > 1 else gradient[0],
+            self.state.pair.copy(), self.n_done,
+        )  # fmt: skip
 
     @property
     def gap(self) -> float:
@@ -165,11 +123,6 @@ class PairSteps(Steps):
         return int(self.state.counters[1])
 
     @property
-    def last(self) -> I8:
-        """The last pair, (2,)."""
-        return self.state.pair.copy()
-
-    @property
     def settles(self) -> Self:
         """Itself."""
         return self
@@ -186,7 +139,7 @@ class PairSteps(Steps):
         segment, place = np.divmod(pair, int(self.state.layout[0]))
         all_kept = np.pad(kept, (0, self.n_slack), constant_values=True)
         if (pair < 0).any() or not all_kept[place].all():
-            return np.full(2, -1, np.int64)
+            return NO_PAIR
         length = -(-int(all_kept.sum()) // smo.BLOCK) * smo.BLOCK
         return segment * length + np.cumsum(all_kept)[place] - 1
 
@@ -199,7 +152,7 @@ class PairSteps(Steps):
         ------
         EndlessError
         """
-        progress = self._advance(self.state, rows, slots, used, tol, max_steps)
+        progress = smo.run(self.state, rows, slots, used, self._rule, tol, max_steps)
         if self._linear is not None and self._is_endless(self._linear):
             raise EndlessError
         return progress
@@ -245,8 +198,9 @@ class PairSteps(Steps):
 
     def stay(self, origin_alpha: F8) -> Leap:
         """Return the leap that leads to where this is."""
-        target = np.stack(self._formulation.split(self.alpha, self._rows))
-        return Leap(target, self._formulation.per_output(self.alpha - origin_alpha))
+        alpha = self.point.alpha
+        target = np.stack(self._formulation.split(alpha, self._rows))
+        return Leap(target, self._formulation.per_output(alpha - origin_alpha))
 
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
         """Go to the target, unless rounding has made its objective smaller."""

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from bigsvm.core import climb, crammer_singer
-from bigsvm.duals.dual import Steps
+from bigsvm.duals.dual import Point, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
-    from bigsvm.duals.dual import Start
 
 
 SLICE_WORK = 1 << 28
@@ -61,7 +60,7 @@ class RowSteps(Steps):
 
     def __init__(
         self,
-        start: Start,
+        start: Point,
         bounds: F8,
         label: I4,
         *,
@@ -77,20 +76,21 @@ class RowSteps(Steps):
             start.alpha, start.gradient, bounds, label.astype(np.int64), diagonal, order=order
         )
         self.state.counters[0] = start.n_done
-        self._climbed = 0
-        if start.last is not None:
-            self.state.counters[2] = max(start.last[0], 0)
-            self._climbed = max(int(start.last[1]), 0)
+        self._climbed = max(int(start.last[1]), 0)
+        self.state.counters[2] = max(start.last[0], 0)
 
     @property
-    def alpha(self) -> F8:
-        """(m, k) float64."""
-        return self.state.alpha[:, : self._size].T
+    def point(self) -> Point:
+        """Alpha and gradient are (m, k) float64.
 
-    @property
-    def gradient(self) -> F8:
-        """(m, k) float64."""
-        return self.state.gradient[:, : self._size].T
+        `last` is the third counter of `crammer_singer.RowProblem`, and the steps at the last climb.
+        """
+        alpha, gradient = (
+            self.state.alpha[:, : self._size].T,
+            self.state.gradient[:, : self._size].T,
+        )
+        last = np.array([self.state.counters[2], self._climbed], np.int64)
+        return Point(alpha, gradient, last, self.n_done)
 
     @property
     def gap(self) -> float:
@@ -106,11 +106,6 @@ class RowSteps(Steps):
     def stamp(self) -> int:
         """Counter of the last use of a kernel row."""
         return int(self.state.counters[1])
-
-    @property
-    def last(self) -> I8:
-        """The third counter of `crammer_singer.RowProblem`, and the steps at the last climb."""
-        return np.array([self.state.counters[2], self._climbed], np.int64)
 
     def advance(
         self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int

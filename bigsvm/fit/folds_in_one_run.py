@@ -13,7 +13,8 @@ import numpy as np
 import xxhash
 
 from bigsvm.data.narrow import narrowed
-from bigsvm.duals.box import BoxDual, project
+from bigsvm.duals.box import BoxDual
+from bigsvm.duals.feasible import project
 from bigsvm.duals.functions import WeightedFunctions
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.advice import advised, sample_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.declared import LARGEST, is_number
-from bigsvm.duals.box import project
+from bigsvm.duals.feasible import project
 from bigsvm.duals.problem import EarlierModel
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.fit.fingerprint import Recorded, recorded_rules

@@ -19,8 +19,8 @@ import numpy as np
 
 from bigsvm.core.smo import REFRESH
 from bigsvm.data.rows import RowsAt, rows_at
-from bigsvm.duals.dual import Start
-from bigsvm.duals.pair_steps import kept_of, with_kept
+from bigsvm.duals.dual import NO_PAIR, Point
+from bigsvm.duals.kept_rows import kept_of, with_kept
 from bigsvm.gram import Partners
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.interruption import check_interrupt
@@ -62,7 +62,7 @@ class ShrinkingProblem(WorkingProblem):
         tiles: KernelTiles,
         rows: Rows | RowsAt,
         working_set: I8,
-        start: Start,
+        start: Point,
         memory: Memory,
         *,
         origin: tuple[F8, F8] | None = None,
@@ -76,14 +76,14 @@ class ShrinkingProblem(WorkingProblem):
         self._earlier_costs = Costs()
         self._kept = np.ones(len(working_set), np.bool_)
         # A problem of all rows at the beginning: its gap and its first leap are needed.
-        self._part = self._of_rows(self._kept, Start(*self._origin, n_done=start.n_done))
+        self._part = self._of_rows(self._kept, Point(*self._origin, n_done=start.n_done))
         self._began_at, self._due = self._part.gap, self._part.next_leap()
         if start.n_done:
             self._part.let_go()
-            pair = None if start.last is None else start.last[:2]
-            self._set_part(kept_of(start.last, len(working_set)), last=pair, steps=start.n_done)
+            kept = kept_of(start.last, len(working_set))
+            self._set_part(kept, last=start.last[:2], steps=start.n_done)
 
-    def _of_rows(self, kept: Mask, start: Start) -> SubProblem:
+    def _of_rows(self, kept: Mask, start: Point) -> SubProblem:
         """Make the sub-problem of the rows kept; `start` has alpha and gradient of all rows."""
         base, places = self._rows
         # A leap is of all rows.
@@ -94,15 +94,16 @@ class ShrinkingProblem(WorkingProblem):
             origin=(self._origin[0][kept], self._origin[1][kept]),
         )  # fmt: skip
 
-    def _set_part(self, kept: Mask, *, last: I8 | None, steps: int) -> None:
+    def _set_part(self, kept: Mask, *, last: I8, steps: int) -> None:
         """Continue with the rows kept, (m,) bool."""
         self._kept = kept
-        self._part = self._of_rows(kept, Start(self._alpha, self._gradient, last, steps))
+        self._part = self._of_rows(kept, Point(self._alpha, self._gradient, last, steps))
 
-    def _take_over(self) -> None:
+    def _take_over(self) -> Point:
         """Bring alpha and gradient of the rows in play up to date."""
-        self._alpha[self._kept] = self._part.alpha
-        self._gradient[self._kept] = self._part.gradient
+        point = self._part.point
+        self._alpha[self._kept], self._gradient[self._kept] = point.alpha, point.gradient
+        return point
 
     def _end_part(self) -> None:
         """Take over alpha and gradient of the rows in play, and count what they have cost."""
@@ -118,14 +119,11 @@ class ShrinkingProblem(WorkingProblem):
         return self._part.size
 
     @property
-    def alpha(self) -> F8:
-        self._take_over()
-        return self._alpha
-
-    @property
-    def gradient(self) -> F8:
-        self._take_over()
-        return self._gradient
+    def point(self) -> Point:
+        """`last` is the last pair among the rows in play; with a mask of these if rows are out."""
+        _, _, last, n_done = self._take_over()
+        last = with_kept(last, self._kept) if self._is_narrow else last
+        return Point(self._alpha, self._gradient, last, n_done)
 
     @property
     def gap(self) -> float:
@@ -136,14 +134,8 @@ class ShrinkingProblem(WorkingProblem):
         return self._earlier_costs.plus(self._part.costs)
 
     @property
-    def steps(self) -> int:
-        return self._part.steps
-
-    @property
-    def last(self) -> I8:
-        """The last pair among the rows in play; if rows are left out, a mask of those in play."""
-        pair = self._part.last
-        return with_kept(pair, self._kept) if self._is_narrow else pair
+    def _n_done(self) -> int:
+        return self._part.steps.n_done
 
     def close(self) -> None:
         self._part.close()
@@ -154,25 +146,25 @@ class ShrinkingProblem(WorkingProblem):
         It has converged, in the end with all rows, where the gap among the rows in play is at most
         `tol` or, of a working set that began far from it, ten times as much.
         """
-        goal = self.steps + max_steps
+        goal = self._n_done + max_steps
         begins_near = self._began_at <= NEAR * tol
-        if begins_near and self.steps == 0:
+        if begins_near and self._n_done == 0:
             self._shrink()
         while True:
-            if self._is_narrow and self.steps == self._due:
+            if self._is_narrow and self._n_done == self._due:
                 self._widen()
-            stop = min(goal, (self.steps // self._period + 1) * self._period)
+            stop = min(goal, (self._n_done // self._period + 1) * self._period)
             if self._is_narrow:
                 stop = min(stop, self._due)
             progress = self._part.advance(
-                tol=tol if begins_near else NEAR * tol, max_steps=stop - self.steps
+                tol=tol if begins_near else NEAR * tol, max_steps=stop - self._n_done
             )
             if progress is not Progress.STEPS_SPENT:
                 self.bring_up_to_date()
                 return progress
-            if self.steps % self._period == 0:
+            if self._n_done % self._period == 0:
                 self._shrink()
-            if self.steps >= goal:
+            if self._n_done >= goal:
                 return progress
 
     def bring_up_to_date(self) -> None:
@@ -182,10 +174,10 @@ class ShrinkingProblem(WorkingProblem):
 
     def _shrink(self) -> None:
         """Leave out settled rows, if there are enough of them."""
-        part = self._part
-        if part.settles is None:
+        part, settles = self._part, self._part.steps.settles
+        if settles is None:
             raise TypeError(f"the steps of {type(self._dual).__name__} cannot leave rows out")
-        settled = part.settles.settled()
+        settled = settles.settled()
         if np.count_nonzero(settled) < LEAST_SETTLED * len(settled) or settled.all():
             return
         if not self._is_narrow:
@@ -195,7 +187,7 @@ class ShrinkingProblem(WorkingProblem):
         part.let_go()
         kept = self._kept.copy()
         kept[kept] = among
-        self._set_part(kept, last=part.settles.last_among(among), steps=part.steps)
+        self._set_part(kept, last=settles.last_among(among), steps=part.steps.n_done)
         part.hand_over(self._part, among)
 
     def _widen(self) -> None:
@@ -210,7 +202,7 @@ class ShrinkingProblem(WorkingProblem):
         gradient = self._dual.gradient(self._alpha[rest], outputs, numbers)
         self._gradient[rest] = gradient
         # Hybrid maximum gain starts without a pair again.
-        self._set_part(np.ones_like(self._kept), last=None, steps=self._part.steps)
+        self._set_part(np.ones_like(self._kept), last=NO_PAIR, steps=self._n_done)
 
     def _moved(self, rest: I8) -> F8:
         """By how much moves since the beginning have changed the outputs of some rows."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.duals.pair_steps import leaves_out
+from bigsvm.duals.kept_rows import leaves_out
 from bigsvm.papers.shrinking import ShrinkingProblem
 from bigsvm.training import events
 from bigsvm.working_sets.choice import Choice

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.duals.dual import EndlessError
+from bigsvm.duals.dual import EndlessError, Point
 from bigsvm.executors.executor import Exact
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.working_rows import Gathered, WorkingRows
@@ -293,10 +293,9 @@ class Decomposition:
         memory = self._choice.memory(self._buffer)
         # With a step limit there is one lane: otherwise the result would depend on timing.
         n_lanes = 1 if run.watch.counts_steps else run.tiles.threads
-        problem = active.problem(
-            run.state.working_set, last=run.state.pair, n_done=run.count.sub_steps,
-            memory=memory, limits=LaneLimits(n_lanes, run.plan.active_rows),
-        )  # fmt: skip
+        working, limits = run.state.working_set, LaneLimits(n_lanes, run.plan.active_rows)
+        start = Point(working.alpha, working.gradient, run.state.pair, run.count.sub_steps)
+        problem = active.problem(working, start, memory=memory, limits=limits)
         try:
             progress = self._take_steps(problem)
             # The slice may have ended with rows left out (shrinking): update their gradient.
@@ -311,7 +310,6 @@ class Decomposition:
         run, count = self._run, self._run.count
         costs, progress = Costs(), Progress.STEPS_SPENT
         while progress is Progress.STEPS_SPENT and run.watch.steps_allowed():
-            before = problem.steps
             steps = run.watch.steps_allowed(problem.slices)
             with run.watch.timing("step"):
                 progress = problem.advance(tol=count.sub_tol, max_steps=steps)
@@ -319,7 +317,6 @@ class Decomposition:
             costs = problem.costs
             count.row_seconds += spent.seconds
             count.step_seconds = max(0.0, count.step_seconds - spent.seconds)
-            count.n_iter += problem.steps - before
             count.row_misses += spent.misses
             count.row_reads += spent.reads
             self._note(problem)
@@ -331,14 +328,13 @@ class Decomposition:
         return progress
 
     def _note(self, problem: WorkingProblem) -> None:
-        """Write to the state how far the problem has got."""
-        run = self._run
+        """Write to the state how far the problem has got, and count the steps taken."""
+        run, (alpha, gradient, last, n_done) = self._run, problem.point
         run.state = run.state._replace(
-            working_alpha=problem.alpha.copy(),
-            working_gradient=problem.gradient.copy(),
-            pair=problem.last,
+            working_alpha=alpha.copy(), working_gradient=gradient.copy(), pair=last
         )
-        run.count.sub_steps = problem.steps
+        run.count.n_iter += n_done - run.count.sub_steps
+        run.count.sub_steps = n_done
 
     def _was_slow(self) -> bool:
         """Whether the last working set took so many pair steps that it was left unfinished."""

@@ -52,7 +52,7 @@ class RowState(NamedTuple):
         The working set in progress, see `WorkingSet`; empty between two. Its rows are active,
         unless no row is: then it is of functions that have sets among all rows.
     pair : (2,) int64, or more
-        Its last pair, or other integers that its steps need; see `Steps.last`. −1 before the first.
+        Its last pair, or other integers that its steps need; see `Point.last`. −1 before the first.
     """
 
     alpha: F8

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.duals.dual import Start
 from bigsvm.executors.executor import Products
 from bigsvm.gram import Partners
 from bigsvm.working_sets.choice import WorkingSet
@@ -20,7 +19,7 @@ from bigsvm.working_sets.subproblem import SubProblem
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
-    from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.duals.dual import Dual, Point, Standing
     from bigsvm.executors.working_rows import Gathered
     from bigsvm.gram import KernelTiles
     from bigsvm.working_sets.choice import Choice
@@ -102,24 +101,19 @@ class ActiveRows:
         return len(working.rows) == len(self)
 
     def problem(
-        self, working: WorkingSet, *, last: I8, n_done: int, memory: Memory, limits: LaneLimits
+        self, working: WorkingSet, start: Point, *, memory: Memory, limits: LaneLimits
     ) -> WorkingProblem:
         """Make the problem of a working set, at its start or where it continues.
 
         Parameters
         ----------
-        last : int64
-            `WorkingProblem.last` of the steps done.
-        n_done : int
-            Steps done.
         limits : LaneLimits
             For working sets of several functions.
         """
-        start = Start(working.alpha, working.gradient, last, n_done)
         return self.of_rows(working.rows, start, memory=memory, tiles=self.tiles)
 
     def of_rows(
-        self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles
+        self, rows: I8, start: Point, *, memory: Memory, tiles: KernelTiles
     ) -> WorkingProblem:
         """Make the sub-problem of rows with all their variables."""
         places = self.places(rows)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.duals.dual import Start
 from bigsvm.duals.functions import functions_in_turn
 from bigsvm.duals.picking import Wanted
 from bigsvm.interruption import check_interrupt
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
-    from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.duals.dual import Dual, Point, Standing
     from bigsvm.working_sets.lanes import LaneLimits
     from bigsvm.working_sets.subproblem import Memory, WorkingProblem
 
@@ -60,10 +59,9 @@ class ActiveFunctions(ActiveRows):
         return not len(working.sizes)
 
     def problem(
-        self, working: WorkingSet, *, last: I8, n_done: int, memory: Memory, limits: LaneLimits
+        self, working: WorkingSet, start: Point, *, memory: Memory, limits: LaneLimits
     ) -> WorkingProblem:
         """Make one sub-problem of all functions, or one of each."""
-        start = Start(working.alpha, working.gradient, last, n_done)
         if self.is_all(working):
             # Each function needs other rows: all that fit are of use from the first.
             memory = memory._replace(first_slots=None)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from bigsvm.core.smo import REFRESH, row_width
-from bigsvm.duals.dual import Start
+from bigsvm.duals.dual import Point
 from bigsvm.duals.function_steps import DONE, ENDED, PAIR, STALLED, STEPS
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, WorkingProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bigsvm.arrays import F8, I8
+    from bigsvm.arrays import I8
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.row_cache import RowBuffer
 
@@ -65,7 +65,7 @@ class MakeSubProblem(Protocol):
     """Makes the sub-problem of one function's working set."""
 
     def __call__(
-        self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles
+        self, rows: I8, start: Point, *, memory: Memory, tiles: KernelTiles
     ) -> WorkingProblem:
         """Make the sub-problem."""
 
@@ -80,7 +80,7 @@ class FunctionProblems(WorkingProblem):
     ----------
     sets : sequence of (m_c,) int64
         Rows of each function's working set; empty where it has none.
-    start : Start
+    start : Point
         Alpha and gradient, (Σ m_c,), function by function. Its `last` is (4 k,); anything shorter
         counts as none.
     make : sequence of MakeSubProblem
@@ -92,7 +92,7 @@ class FunctionProblems(WorkingProblem):
     def __init__(
         self,
         sets: Sequence[I8],
-        start: Start,
+        start: Point,
         *,
         make: Sequence[MakeSubProblem],
         tiles: KernelTiles,
@@ -104,7 +104,7 @@ class FunctionProblems(WorkingProblem):
         self._alpha, self._gradient = start.alpha.copy(), start.gradient.copy()
         self._steps, self._gap, self._costs = start.n_done, 0.0, Costs()
         self._each = np.tile(np.array([0, 0, -1, -1]), (len(sets), 1))
-        if start.last is not None and start.last.size == self._each.size:
+        if start.last.size == self._each.size:
             self._each[:] = start.last.reshape(self._each.shape)
         # The longest first, so that all lanes are done at about the same time.
         left = [c for c, rows in enumerate(sets) if len(rows) and not self._each[c, ENDED]]
@@ -129,20 +129,13 @@ class FunctionProblems(WorkingProblem):
         return int(self._edges[-1])
 
     @property
-    def alpha(self) -> F8:
-        return self._alpha
-
-    @property
-    def gradient(self) -> F8:
-        return self._gradient
+    def point(self) -> Point:
+        """`last` has for each function whether and how it ended, its steps and its last pair."""
+        return Point(self._alpha, self._gradient, self._each.ravel().copy(), self._steps)
 
     @property
     def gap(self) -> float:
         return self._gap
-
-    @property
-    def steps(self) -> int:
-        return self._steps
 
     @property
     def costs(self) -> Costs:
@@ -151,11 +144,6 @@ class FunctionProblems(WorkingProblem):
     @property
     def slices(self) -> int:
         return 1 if len(self._lanes) == 1 else SLICES * len(self._lanes)
-
-    @property
-    def last(self) -> I8:
-        """For each function: whether and how it ended, its steps and its last pair."""
-        return self._each.ravel().copy()
 
     def close(self) -> None:
         for lane in self._lanes:
@@ -205,13 +193,14 @@ class FunctionProblems(WorkingProblem):
     def _advance(self, lane: FunctionLane, tol: float, max_steps: int) -> None:
         """Advance the function of a lane by a slice."""
         c, problem = lane.function, self._open(lane)
-        steps, costs = problem.steps, problem.costs
+        steps, costs = int(self._each[c, STEPS]), problem.costs
         progress = problem.advance(tol=tol, max_steps=max_steps)
         part = slice(self._edges[c], self._edges[c + 1])
-        self._alpha[part], self._gradient[part] = problem.alpha, problem.gradient
-        self._each[c, STEPS], self._each[c, PAIR] = problem.steps, problem.last
+        point = problem.point
+        self._alpha[part], self._gradient[part] = point.alpha, point.gradient
+        self._each[c, STEPS], self._each[c, PAIR] = point.n_done, point.last
         with self._counting:
-            self._steps += problem.steps - steps
+            self._steps += point.n_done - steps
             spent = problem.costs.since(costs)
             # Lanes work at the same time.
             self._costs = self._costs.plus(spent._replace(seconds=spent.seconds / len(self._lanes)))
@@ -225,7 +214,7 @@ class FunctionProblems(WorkingProblem):
         if lane.problem is None:
             c = lane.function
             part = slice(self._edges[c], self._edges[c + 1])
-            start = Start(
+            start = Point(
                 self._alpha[part], self._gradient[part],
                 self._each[c, PAIR], int(self._each[c, STEPS]),
             )  # fmt: skip

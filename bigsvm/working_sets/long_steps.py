@@ -120,7 +120,7 @@ class LongSteps:
         with self._alone, self._tiles.exact() as exact:
             leap = leaps.leap(self._origin, factor(exact, self._rows), tol=tol)
             if leap is not None:
-                here = self._per_output(steps.alpha - self._origin[0])
+                here = self._per_output(steps.point.alpha - self._origin[0])
                 outputs = (self._outputs_of(change, exact) for change in (leap.change, here))
                 leaps.land(self._origin, leap.target, *outputs)
 

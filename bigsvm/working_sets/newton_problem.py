@@ -15,6 +15,7 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.duals.dual import Point
 from bigsvm.duals.newton import Factored, Gram, newton
 from bigsvm.gram import Partners
 from bigsvm.gram.low_rank import factor, factor_width
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import Rows
     from bigsvm.duals.box import BoxDual
-    from bigsvm.duals.dual import Dual, Start
+    from bigsvm.duals.dual import Dual
     from bigsvm.duals.newton import Matrix
     from bigsvm.gram import KernelTiles
 
@@ -79,27 +80,22 @@ class NewtonProblem(WorkingProblem):
         tiles: KernelTiles,
         rows: Rows | RowsAt,
         working_set: I8,
-        start: Start,
+        start: Point,
         *,
         most_bytes: int,
     ) -> None:
         self._duals: tuple[Any, ...] = tuple(dual.functions) or (dual,)
         self._tiles, self._rows, self._working_set = tiles, rows_at(rows), working_set
         self._alpha, self._gradient = start.alpha.copy(), start.gradient.copy()
-        self._steps, self._most_bytes = start.n_done, most_bytes
-        self._last = np.full(2, -1, np.int64) if start.last is None else start.last
+        self._steps, self._last, self._most_bytes = start.n_done, start.last, most_bytes
 
     @property
     def size(self) -> int:
         return len(self._working_set)
 
     @property
-    def alpha(self) -> F8:
-        return self._alpha
-
-    @property
-    def gradient(self) -> F8:
-        return self._gradient
+    def point(self) -> Point:
+        return Point(self._alpha, self._gradient, self._last, self._steps)
 
     @property
     def gap(self) -> float:
@@ -108,14 +104,6 @@ class NewtonProblem(WorkingProblem):
             dual.optimality(a, dual.outputs_from(g, a, rows), rows=rows).gap
             for dual, a, g in self._each()
         )
-
-    @property
-    def steps(self) -> int:
-        return self._steps
-
-    @property
-    def last(self) -> I8:
-        return self._last
 
     @property
     def costs(self) -> Costs:

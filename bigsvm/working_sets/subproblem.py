@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8, Mask
     from bigsvm.data.rows import Rows
-    from bigsvm.duals.abilities import Settles
-    from bigsvm.duals.dual import Dual, Start
+    from bigsvm.duals.dual import Dual, Point
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.row_cache import RowBuffer, RowTier
 
@@ -108,28 +107,13 @@ class WorkingProblem(ABC):
 
     @property
     @abstractmethod
-    def alpha(self) -> F8:
-        """Alpha of all its rows now; a view where it can be."""
-
-    @property
-    @abstractmethod
-    def gradient(self) -> F8:
-        """The gradient at this alpha; rows left out may have an earlier one until they are back."""
+    def point(self) -> Point:
+        """Where it is; rows left out may have an earlier gradient until they are back."""
 
     @property
     @abstractmethod
     def gap(self) -> float:
         """KKT gap among the rows in play."""
-
-    @property
-    @abstractmethod
-    def steps(self) -> int:
-        """Steps done."""
-
-    @property
-    @abstractmethod
-    def last(self) -> I8:
-        """Integers with which a resumed run continues to the same bits; see `Steps.last`."""
 
     @property
     @abstractmethod
@@ -168,7 +152,7 @@ class SubProblem(WorkingProblem):
         tiles: KernelTiles,
         rows: Rows | RowsAt,
         working_set: I8,
-        start: Start,
+        start: Point,
         memory: Memory,
         *,
         origin: tuple[F8, F8] | None = None,
@@ -181,15 +165,15 @@ class SubProblem(WorkingProblem):
         partners = Partners.of_rows_like(tiles.values, rows)
         self._tiles, self._rows = tiles, rows
         diagonal = tiles.values.diagonal(partners.norms)
-        self._steps = dual.begin(start, working_set, diagonal=diagonal)
+        self.steps = dual.begin(start, working_set, diagonal=diagonal)
         self._computed = ComputedRows(tiles, rows, partners)
         self._long_steps = LongSteps(
-            self._steps, tiles, rows, self._computed, buffer=buffer, spare=memory.spare,
+            self.steps, tiles, rows, self._computed, buffer=buffer, spare=memory.spare,
             origin=origin or (start.alpha.copy(), start.gradient.copy()),
             per_output=dual.formulation.per_output,
         )  # fmt: skip
         below = memory.tier(self._computed) if memory.tier else self._computed
-        n_slack = self._steps.n_slack
+        n_slack = self.steps.n_slack
         n_all = self.size + n_slack
         one_function = dual.formulation.n_outputs == 1
         one_by_one = partners.for_sparse_rows and first_slots is None and one_function
@@ -214,37 +198,20 @@ class SubProblem(WorkingProblem):
 
     def hand_over(self, narrow: SubProblem, kept: Mask) -> None:
         """Move kernel rows to a sub-problem of the rows kept, (m,) bool, in the same memory."""
-        all_kept = np.pad(kept, (0, self._steps.n_slack), constant_values=True)
-        self.cache.carry_over(narrow.cache, all_kept, stamp=self._steps.stamp)
-
-    @property
-    def settles(self) -> Settles | None:
-        """How rows that are settled are left out, if its steps can."""
-        return self._steps.settles
+        all_kept = np.pad(kept, (0, self.steps.n_slack), constant_values=True)
+        self.cache.carry_over(narrow.cache, all_kept, stamp=self.steps.stamp)
 
     @property
     def size(self) -> int:
         return self._size
 
     @property
-    def alpha(self) -> F8:
-        return self._steps.alpha
-
-    @property
-    def gradient(self) -> F8:
-        return self._steps.gradient
+    def point(self) -> Point:
+        return self.steps.point
 
     @property
     def gap(self) -> float:
-        return self._steps.gap
-
-    @property
-    def steps(self) -> int:
-        return self._steps.n_done
-
-    @property
-    def last(self) -> I8:
-        return self._steps.last
+        return self.steps.gap
 
     @property
     def costs(self) -> Costs:
@@ -256,23 +223,24 @@ class SubProblem(WorkingProblem):
         Before rows are computed it checks for an interruption, which leaves the slice undone.
         """
         self._long_steps.climb(tol)
-        cache, due = self.cache, self.next_leap()
-        goal = self.steps + max_steps
+        cache, steps, due = self.cache, self.steps, self.next_leap()
+        goal = steps.n_done + max_steps
         while True:
-            if self.steps == due:
+            if steps.n_done == due:
                 self._long_steps.leap(tol)
                 due *= NEXT_LEAP
-            status, row = self._steps.advance(
-                cache.rows, cache.slots, cache.used, tol=tol, max_steps=min(goal, due) - self.steps
+            allowed = min(goal, due) - steps.n_done
+            status, row = steps.advance(
+                cache.rows, cache.slots, cache.used, tol=tol, max_steps=allowed
             )
-            if status == smo.STEPS_SPENT and self.steps == due < goal:
+            if status == smo.STEPS_SPENT and steps.n_done == due < goal:
                 continue
             if status != smo.NEED_ROW:
                 return Progress(status)
             check_interrupt()
             wanted, quiet = self._most_wanted(row, tol)
             began = time.perf_counter()
-            cache.ensure(wanted, stamp=self._steps.stamp, quiet=quiet)
+            cache.ensure(wanted, stamp=steps.stamp, quiet=quiet)
             self._row_seconds += time.perf_counter() - began
 
     def next_leap(self) -> int:
@@ -285,9 +253,9 @@ class SubProblem(WorkingProblem):
         If these are very few, rows that nearly violate follow. Returns the list, and which rows are
         quiet: not expected to move.
         """
-        n_all = self.size + self._steps.n_slack
+        n_all = self.size + self.steps.n_slack
         score, quiet = np.empty(n_all, np.float32), np.empty(n_all, np.bool_)
-        self._steps.violations(score, quiet)
+        self.steps.violations(score, quiet)
         most = min(self._rows_at_once, self.cache.largest_batch(quiet))
         wanted = np.empty(most, np.int64)
         at_least = LEAST_BATCH if len(wanted) == BATCH else 0

@@ -12,7 +12,7 @@ from bigsvm.core import smo
 from bigsvm.duals import box as module
 from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.box_problem import Extremes, Optimality
-from bigsvm.duals.dual import Start
+from bigsvm.duals.dual import Point
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.gram import KernelTiles
@@ -331,7 +331,7 @@ def sub_problem(X, K, formulation, alpha, tiles, *, rule="mvp", slots=None, chos
     gradient = formulation.sign[chosen] - (K @ alpha)[chosen]
     buffer = RowBuffer(4096 * (slots or len(chosen)))
     dual = BoxDual(formulation, rule_of(rule))
-    start, memory = Start(alpha[chosen], gradient), Memory(buffer, **options)
+    start, memory = Point(alpha[chosen], gradient), Memory(buffer, **options)
     return SubProblem(dual, tiles, rows, chosen, start, memory)
 
 
@@ -351,9 +351,11 @@ def test_working_set_of_all_rows_solves_the_problem(rule, sparse, tiles):
     assert problem.gap <= 1e-5
     box = formulation.box(slice(None))
     most = naive.objective(K, box.linear, naive.solve(K, *box, alpha))
-    assert naive.objective(K, box.linear, problem.alpha) == pytest.approx(most, rel=1e-6)
-    np.testing.assert_allclose(problem.gradient, box.linear - K @ problem.alpha, atol=5e-5)
-    assert problem.steps > 0
+    assert naive.objective(K, box.linear, problem.point.alpha) == pytest.approx(most, rel=1e-6)
+    np.testing.assert_allclose(
+        problem.point.gradient, box.linear - K @ problem.point.alpha, atol=5e-5
+    )
+    assert problem.steps.n_done > 0
     assert 0 < problem.cache.n_misses <= 30
 
 
@@ -366,8 +368,8 @@ def test_working_set_leaves_other_rows_unchanged(tiles):
     rest = np.setdiff1d(np.arange(40), chosen)
     linear = box.linear - K[np.ix_(chosen, rest)] @ alpha[rest]
     K_part = K[np.ix_(chosen, chosen)]
-    assert naive.kkt_gap(K_part, linear, box.lower, box.upper, problem.alpha) <= 1e-5
-    assert problem.alpha.sum() == pytest.approx(alpha[chosen].sum(), abs=1e-12)
+    assert naive.kkt_gap(K_part, linear, box.lower, box.upper, problem.point.alpha) <= 1e-5
+    assert problem.point.alpha.sum() == pytest.approx(alpha[chosen].sum(), abs=1e-12)
 
 
 @pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
@@ -380,9 +382,9 @@ def test_bits_do_not_depend_on_the_number_of_cache_slots(rule, slots, tiles):
     scarce = sub_problem(X, K, formulation, alpha, tiles, rule=rule, slots=slots)
     assert scarce.cache.n_slots == slots
     assert scarce.advance(tol=1e-4, max_steps=1 << 15) is Progress.CONVERGED
-    np.testing.assert_array_equal(scarce.alpha, whole.alpha)
-    np.testing.assert_array_equal(scarce.gradient, whole.gradient)
-    assert scarce.steps == whole.steps
+    np.testing.assert_array_equal(scarce.point.alpha, whole.point.alpha)
+    np.testing.assert_array_equal(scarce.point.gradient, whole.point.gradient)
+    assert scarce.steps.n_done == whole.steps.n_done
     assert scarce.cache.n_misses > whole.cache.n_misses
 
 
@@ -398,12 +400,11 @@ def test_resumed_it_gives_the_same_bits(rule, tiles):
         rows = np.arange(120)
         problem = SubProblem(
             BoxDual(formulation, rule_of(rule)), tiles, X, rows,
-            Start(problem.alpha.copy(), problem.gradient.copy(), problem.last, problem.steps),
-            Memory(RowBuffer(4096 * (80 + pieces))),
+            problem.point, Memory(RowBuffer(4096 * (80 + pieces))),
         )  # fmt: skip
     assert pieces > 1
-    np.testing.assert_array_equal(problem.alpha, whole.alpha)
-    assert problem.steps == whole.steps
+    np.testing.assert_array_equal(problem.point.alpha, whole.point.alpha)
+    assert problem.steps.n_done == whole.steps.n_done
 
 
 @pytest.mark.parametrize("size", [10, 1024])
@@ -421,7 +422,7 @@ def test_a_working_set_that_cannot_move_is_solved(size, tiles):
     assert problem.gap == 0
     assert problem.advance(tol=1e-3) is Progress.CONVERGED
     assert problem.cache.n_misses == 0
-    assert not problem.alpha.any()
+    assert not problem.point.alpha.any()
 
 
 def test_the_most_wanted_are_the_worst_violators_without_a_row(tiles, monkeypatch):

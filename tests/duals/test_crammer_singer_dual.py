@@ -14,7 +14,7 @@ from bigsvm.duals.crammer_singer import (
     RowSolver,
     Violations,
 )
-from bigsvm.duals.dual import Start
+from bigsvm.duals.dual import Point
 from bigsvm.duals.picking import Wanted
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.gram import KernelTiles
@@ -215,7 +215,7 @@ def sub_problem(
         seed,
     )
     start = options.pop("start", (alpha, gradient_of(problem, outputs)))
-    start = Start(*start, **options)
+    start = Point(*start, **options)
     return SubProblem(dual, tiles, X, np.arange(N), start, Memory(RowBuffer(4096 * slots)))
 
 
@@ -226,9 +226,13 @@ def test_a_working_set_is_solved_from_anywhere(point, tiles, solver):
     assert work.advance(tol=1e-6, max_steps=10**6) is Progress.CONVERGED
     assert work.gap <= 1e-6
     bounds = problem.bounds(slice(None))
-    dual, primal = naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, work.alpha)
+    dual, primal = naive.multiclass_objectives(
+        K, problem.label, K_CLASSES, bounds, work.point.alpha
+    )
     assert primal - dual < 1e-4 * primal
-    np.testing.assert_allclose(work.gradient, gradient_of(problem, K @ work.alpha), atol=2e-5)
+    np.testing.assert_allclose(
+        work.point.gradient, gradient_of(problem, K @ work.point.alpha), atol=2e-5
+    )
 
 
 @pytest.fixture
@@ -254,13 +258,13 @@ def test_climbs_end_at_the_same_optimum(point, tiles, climbs):
     assert len(climbs) > 2
     assert work.gap <= 1e-6
     problem, _, K, _, _ = point
-    found = np.array(work.gradient)
-    np.testing.assert_allclose(found, gradient_of(problem, K @ work.alpha), atol=2e-5)
+    found = np.array(work.point.gradient)
+    np.testing.assert_allclose(found, gradient_of(problem, K @ work.point.alpha), atol=2e-5)
     plain = sub_problem(point, tiles)
     plain.advance(tol=1e-6, max_steps=10**6)
     bounds = problem.bounds(slice(None))
     objectives = [
-        naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, one.alpha)[0]
+        naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, one.point.alpha)[0]
         for one in (work, plain)
     ]
     assert objectives[0] == pytest.approx(objectives[1], rel=1e-6)
@@ -286,12 +290,11 @@ def test_resumed_after_climbs_it_gives_the_same_bits(point, tiles, solver, climb
     work = sub_problem(point, tiles, solver=solver, slots=40)
     while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
         work = sub_problem(
-            point, tiles, solver=solver, slots=20, start=(work.alpha.copy(), work.gradient.copy()),
-            last=work.last, n_done=work.steps,
+            point, tiles, solver=solver, slots=20, start=work.point,
         )  # fmt: skip
     assert climbs == together
-    np.testing.assert_array_equal(work.alpha, whole.alpha)
-    assert work.steps == whole.steps
+    np.testing.assert_array_equal(work.point.alpha, whole.point.alpha)
+    assert work.steps.n_done == whole.steps.n_done
 
 
 @pytest.mark.parametrize("solver", ["exact", "fixed_point"])
@@ -303,12 +306,11 @@ def test_resumed_with_fewer_rows_in_memory_it_gives_the_same_bits(point, tiles, 
     while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
         pieces += 1
         work = sub_problem(
-            point, tiles, solver=solver, slots=20, start=(work.alpha.copy(), work.gradient.copy()),
-            last=work.last, n_done=work.steps,
+            point, tiles, solver=solver, slots=20, start=work.point,
         )  # fmt: skip
     assert pieces > 3
-    np.testing.assert_array_equal(work.alpha, whole.alpha)
-    assert work.steps == whole.steps
+    np.testing.assert_array_equal(work.point.alpha, whole.point.alpha)
+    assert work.steps.n_done == whole.steps.n_done
 
 
 def test_slices_are_bounded_by_what_their_steps_look_at(point, tiles, monkeypatch):
@@ -316,7 +318,7 @@ def test_slices_are_bounded_by_what_their_steps_look_at(point, tiles, monkeypatc
     work = sub_problem(point, tiles)
     work.cache.ensure(np.arange(N), stamp=0)
     assert work.advance(tol=1e-6) is Progress.STEPS_SPENT
-    assert work.steps == 10
+    assert work.steps.n_done == 10
 
 
 def test_the_next_most_violating_rows_are_fetched_together(point, tiles):
@@ -342,7 +344,7 @@ def test_next_rows_of_a_fixed_order_are_fetched_together(point, tiles, order):
     psi, _ = scores_of(point[0], point[3], point[4])
     turn = np.arange(N)
     if order == "random":
-        assert work._steps._deal() == 3
+        assert work.steps._deal() == 3
         turn = np.random.default_rng((0, 0)).permutation(N)
     ahead = [i for i in np.roll(turn, 3) if psi[i] > 0]
     wanted, _ = work._most_wanted(ahead[0], 1e-3)
@@ -355,9 +357,9 @@ def test_random_orders_have_each_row_once_a_pass_and_differ_by_pass_and_seed(poi
     for seed in (0, 1):
         work = sub_problem(point, tiles, order="random", seed=seed)
         for lap in (0, 1):
-            work._steps.state.counters[0] = lap * N
-            assert work._steps._deal() == N
-            passes.append(work._steps.state.turn.tolist())
+            work.steps.state.counters[0] = lap * N
+            assert work.steps._deal() == N
+            passes.append(work.steps.state.turn.tolist())
     assert all(sorted(order) == list(range(N)) for order in passes)
     assert len(set(map(tuple, passes))) == 4
 
@@ -376,13 +378,13 @@ def test_an_order_of_the_paper_ends_at_the_optimum_without_climbs(
     while work.advance(tol=1e-4, max_steps=300) is Progress.STEPS_SPENT:
         pass
     assert work.gap <= 1e-4
-    assert work.steps > 50
+    assert work.steps.n_done > 50
     assert not climbs
     plain = sub_problem(point, tiles)
     plain.advance(tol=1e-6, max_steps=10**6)
     bounds = problem.bounds(slice(None))
     objectives = [
-        naive.multiclass_objectives(point[2], problem.label, K_CLASSES, bounds, one.alpha)[0]
+        naive.multiclass_objectives(point[2], problem.label, K_CLASSES, bounds, one.point.alpha)[0]
         for one in (work, plain)
     ]
     assert objectives[0] == pytest.approx(objectives[1], rel=1e-4)

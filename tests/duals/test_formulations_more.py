@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.duals.box import BoxDual, fill
+from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import (
     EpsilonSVR,
     NuClassification,
@@ -43,7 +43,7 @@ def test_a_start_is_feasible_at_every_scope(kind, n, weighted, seed):
     alpha, outputs = formulation.zeros(n), rng.standard_normal(n)
     for scope in (n // 2, n):
         rows = slice(0, scope)
-        alpha[rows] = fill(formulation, alpha[rows], outputs[rows])
+        alpha[rows] = BoxDual(formulation).filled(alpha[rows], outputs[rows])
         sums = formulation.sums(rows) or (0.0,) * formulation.n_groups
         totals = [0.0] * formulation.n_groups
         parts = formulation.split(alpha[rows], rows)
@@ -66,7 +66,7 @@ def test_the_duality_gap_is_that_of_the_definition(kind):
     rows = slice(0, n)
     points = []
     for _ in range(50):
-        alpha = fill(formulation, formulation.zeros(n), rng.standard_normal(n))
+        alpha = BoxDual(formulation).filled(formulation.zeros(n), rng.standard_normal(n))
         if formulation.sums(rows) is None and formulation.n_faces == 1:
             amount = rng.uniform(0, 1, n)
             positive = formulation.sign > 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bigsvm.duals.box import BoxDual
-from bigsvm.duals.dual import Start
+from bigsvm.duals.dual import Point
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.functions import FunctionsDual
 from bigsvm.duals.one_vs_rest import OneVsRest
@@ -92,7 +92,7 @@ def test_functions_share_kernel_rows_and_solved_ones_take_no_steps(problem):
     rows, alpha = np.arange(N), solved(dual, K, dual.formulation.label, [1])
     with KernelTiles(RBF(gamma=0.5)) as tiles:
         sub = SubProblem(
-            dual, tiles, X, rows, Start(alpha, dual.gradient(alpha, K @ alpha, rows)),
+            dual, tiles, X, rows, Point(alpha, dual.gradient(alpha, K @ alpha, rows)),
             Memory(RowBuffer(4 * 1024 * N)),
         )  # fmt: skip
         progress = Progress.STEPS_SPENT
@@ -101,10 +101,10 @@ def test_functions_share_kernel_rows_and_solved_ones_take_no_steps(problem):
     assert progress is Progress.CONVERGED
     assert sub.gap <= 1e-3
     assert sub.cache.n_misses <= N
-    steps = sub.last[:-3].reshape(K_CLASSES, 3)[:, 2]
+    steps = sub.point.last[:-3].reshape(K_CLASSES, 3)[:, 2]
     assert steps[1] == 0
     assert (np.delete(steps, 1) > 0).all()
-    assert sub.steps == steps.sum()
-    np.testing.assert_array_equal(sub.alpha[:, 1], alpha[:, 1])
-    found = dual.optimality(sub.alpha, K @ sub.alpha)
+    assert sub.steps.n_done == steps.sum()
+    np.testing.assert_array_equal(sub.point.alpha[:, 1], alpha[:, 1])
+    found = dual.optimality(sub.point.alpha, K @ sub.point.alpha)
     assert found.gap <= 1.1e-3

@@ -20,7 +20,7 @@ from bigsvm.duals.formulations import (
     OneClass,
     SquaredHingeSVC,
 )
-from bigsvm.duals.pair_steps import kept_of, with_kept
+from bigsvm.duals.kept_rows import kept_of, with_kept
 from bigsvm.papers import shrinking
 from bigsvm.papers.disk import DiskCache
 from bigsvm.papers.shrinking import ShrinkingProblem

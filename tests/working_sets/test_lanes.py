@@ -8,7 +8,7 @@ import pytest
 
 from bigsvm.core.smo import REFRESH
 from bigsvm.duals.box import BoxDual, rule_of
-from bigsvm.duals.dual import Start
+from bigsvm.duals.dual import Point
 from bigsvm.duals.formulations import CSVC
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
@@ -42,7 +42,7 @@ class Functions:
 
     def problems(self, tiles, *, lanes=1, rows=10**6, slots=4 * SIZE, start=None):
         return FunctionProblems(
-            self.sets, start or Start(np.zeros(len(self.gradient)), self.gradient),
+            self.sets, start or Point(np.zeros(len(self.gradient)), self.gradient),
             make=[functools.partial(self.one, c) for c in range(K_CLASSES)],
             tiles=tiles, memory=Memory(RowBuffer(4096 * slots)), limits=LaneLimits(lanes, rows),
         )  # fmt: skip
@@ -50,7 +50,7 @@ class Functions:
 
 def reached(problems):
     """Where the problems are now, for others to go on from."""
-    return Start(problems.alpha, problems.gradient, problems.last, problems.steps)
+    return problems.point
 
 
 def tiles_of(threads):
@@ -66,9 +66,8 @@ def solved(problems, **given):
 
 
 def assert_same_bits(found, expected):
-    for name in ("alpha", "gradient", "last"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert found.steps == expected.steps
+    for one, other in zip(found.point, expected.point, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("rule", ["second-order", "hmg"])
@@ -82,14 +81,14 @@ def test_lanes_do_not_change_the_bits(rule):
             if len(rows):
                 part = slice(begin, begin + len(rows))
                 alone[c] = functions.one(
-                    c, rows, Start(np.zeros(len(rows)), functions.gradient[part]),
+                    c, rows, Point(np.zeros(len(rows)), functions.gradient[part]),
                     tiles=tiles, memory=Memory(RowBuffer(4096 * SIZE)),
                 )  # fmt: skip
                 while alone[c].advance(tol=TOL) is Progress.STEPS_SPENT:
                     pass
-                np.testing.assert_array_equal(expected.alpha[part], alone[c].alpha)
+                np.testing.assert_array_equal(expected.point.alpha[part], alone[c].point.alpha)
             begin += len(rows)
-    assert expected.steps == sum(one.steps for one in alone.values()) > 4 * REFRESH
+    assert expected.point.n_done == sum(one.point.n_done for one in alone.values()) > 4 * REFRESH
     for lanes in (2, 3, 8):
         with tiles_of(3) as tiles:
             found = functions.problems(tiles, lanes=lanes)
@@ -168,12 +167,12 @@ def test_stalled_function_does_not_stop_the_others(monkeypatch):
         monkeypatch.setattr(SubProblem, "advance", stuck)
         problems = functions.problems(tiles, lanes=2)
         assert solved(problems) is Progress.STALLED
-        moved = problems.alpha != 0
+        moved = problems.point.alpha != 0
         assert moved[: 2 * SIZE].any()
         assert not moved[2 * SIZE : -SIZE].any()
         for part in (slice(2 * SIZE), slice(-SIZE, None)):
-            np.testing.assert_array_equal(problems.alpha[part], expected.alpha[part])
+            np.testing.assert_array_equal(problems.point.alpha[part], expected.point.alpha[part])
         # Gone on with it says the same, and takes no step.
         again = functions.problems(tiles, start=reached(problems))
         assert again.advance(tol=TOL) is Progress.STALLED
-        assert again.steps == problems.steps
+        assert again.point.n_done == problems.point.n_done

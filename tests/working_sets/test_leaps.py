@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.duals.box import BoxDual
-from bigsvm.duals.dual import Start
+from bigsvm.duals.dual import NO_PAIR, Point
 from bigsvm.duals.formulations import (
     CSVC,
     EpsilonSVR,
@@ -49,18 +49,18 @@ class Work:
         outputs = dense @ (dense.T.astype(float) @ dual.formulation.per_output(self.alpha))
         self.gradient = dual.gradient(self.alpha, outputs, self.rows)
         self.origin = self.alpha.copy(), self.gradient.copy()
-        self.last, self.steps = None, 0
+        self.last, self.steps = NO_PAIR, 0
 
     def advance(self, max_steps, *, tol=TOL):
         with KernelTiles(self.kernel) as tiles:
             problem = SubProblem(
                 self.dual, tiles, self.X, self.rows,
-                Start(self.alpha, self.gradient, self.last, self.steps),
+                Point(self.alpha, self.gradient, self.last, self.steps),
                 Memory(RowBuffer(1 << 24), spare=self.spare), origin=self.origin,
             )  # fmt: skip
             progress = problem.advance(tol=tol, max_steps=max_steps)
-            self.alpha, self.gradient = problem.alpha.copy(), problem.gradient.copy()
-            self.last, self.steps, self.gap = problem.last, problem.steps, problem.gap
+            alpha, gradient, self.last, self.steps = problem.point
+            self.alpha, self.gradient, self.gap = alpha.copy(), gradient.copy(), problem.gap
             self.n_evaluations = tiles.n_evaluations
         return progress
 

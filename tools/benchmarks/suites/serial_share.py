@@ -114,7 +114,7 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     import numpy as np
 
     from bigsvm import SVC, AdviceWarning
-    from bigsvm.duals.box import BoxDual
+    from bigsvm.core import smo
     from bigsvm.gram.team import Team
     from tools.benchmarks.contestants import TOL, read_rows, tiny
 
@@ -131,7 +131,7 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
 
     with (
         mock.patch.object(Team, "share_out", share_out),
-        mock.patch.object(BoxDual, "advance", ledger.timed_steps(BoxDual.advance)),
+        mock.patch.object(smo, "run", ledger.timed_steps(smo.run)),
     ):
         began = time.thread_time()
         model.fit(x, y)
