@@ -10,9 +10,9 @@ import bigsvm.processors as _processors  # noqa: F401 (imported for that effect)
 from bigsvm.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from bigsvm.data.from_arrays import write_store as write_store
-    from bigsvm.data.from_text import convert as convert
-    from bigsvm.data.scaling import scale_store as scale_store
+    from bigsvm.conversion.from_arrays import write_store as write_store
+    from bigsvm.conversion.from_text import convert as convert
+    from bigsvm.conversion.scaling import scale_store as scale_store
     from bigsvm.data.store import open_store as open_store
     from bigsvm.errors import AdviceWarning as AdviceWarning
     from bigsvm.estimators.crammer_singer import CrammerSingerSVC as CrammerSingerSVC
@@ -45,12 +45,12 @@ _HOMES = {
     "OneClassSVM": "bigsvm.estimators.one_class",
     "Kernel": "bigsvm.kernels",
     "KernelExpansion": "bigsvm.models",
-    "convert": "bigsvm.data.from_text",
+    "convert": "bigsvm.conversion.from_text",
     "load": "bigsvm.estimators.load",
     "cross_validate": "bigsvm.selection.cross_validation",
     "open_store": "bigsvm.data.store",
-    "scale_store": "bigsvm.data.scaling",
-    "write_store": "bigsvm.data.from_arrays",
+    "scale_store": "bigsvm.conversion.scaling",
+    "write_store": "bigsvm.conversion.from_arrays",
 }
 __all__ = sorted(_HOMES)
 

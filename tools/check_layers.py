@@ -36,6 +36,7 @@ ORDER = (
     "kernels",
     "core",
     "data",
+    "conversion",
     "gram",
     "executors",
     "parameters",
@@ -58,6 +59,9 @@ ORDER = (
 """Lowest first; a layer is a module or a folder of bigsvm/."""
 
 WINGS = {
+    "conversion": frozenset(
+        {"estimators.training_rows", "interchange", "report", "selection", "cli"}
+    ),
     "papers": frozenset({"fit.choices", "fit.trainer"}),
     "report": frozenset({"estimators.watching", "selection", "cli"}),
     "selection": frozenset({"cli"}),

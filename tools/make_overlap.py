@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.store.exists():
         parser.error(f"{options.store} exists: remove it or give another path")
 
-    from bigsvm.data.from_arrays import write_store
+    from bigsvm.conversion.from_arrays import write_store
 
     started = time.perf_counter()
     x, y = overlap(options.rows, options.columns, seed=options.seed)

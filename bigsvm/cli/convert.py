@@ -24,7 +24,7 @@ from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
 
 if TYPE_CHECKING:
-    from bigsvm.data.libsvm import TextCounts
+    from bigsvm.conversion.libsvm import TextCounts
 
 
 class Layout(StrEnum):
@@ -112,8 +112,8 @@ def command(
     started = time.monotonic()
     counts: list[TextCounts] = []
     with Interruption() as interruption, Display(quiet=quiet) as display:
-        from bigsvm.data.from_text import convert
-        from bigsvm.data.parts import files_of
+        from bigsvm.conversion.from_text import convert
+        from bigsvm.conversion.parts import files_of
 
         read = [os.fspath(source) for source in files_of(sources)]
         check_apart(read, {"STORE": store}, {"--cache-dir": cache_dir})

@@ -177,7 +177,7 @@ def _tell_command(demo: Demo, arguments: list[str]) -> None:
 def _make_stores(demo: Demo, digits: "Digits", n_rows: int) -> int:
     """Write the stores ``train`` and ``test``; returns the bytes of the first one's X."""
     from bigsvm.cli.digits import enlarged
-    from bigsvm.data.from_arrays import write_store
+    from bigsvm.conversion.from_arrays import write_store
     from bigsvm.report.progress import ConvertingProgress
 
     X, y = enlarged(digits, n_rows, SEED)

@@ -84,8 +84,8 @@ def _export_store(
         Display(quiet=quiet) as display,
         interruption.raising(),
     ):
+        from bigsvm.conversion.to_text import lines_of_store
         from bigsvm.data.store import open_store
-        from bigsvm.data.to_text import lines_of_store
 
         store = open_store(source)
         if store.attributes.has_weights:

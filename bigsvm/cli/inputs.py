@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import typer
 
     from bigsvm.cli.signals import Interruption
-    from bigsvm.data.from_text import ConversionProgress, OnProgress
+    from bigsvm.conversion.from_text import ConversionProgress, OnProgress
     from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
     from bigsvm.report.progress import Display
@@ -48,7 +48,7 @@ class TextOptions(OptionGroup):
 
 def is_standard_input(source: str) -> bool:
     """Whether this means standard input: ``-``."""
-    from bigsvm.data.streams import STANDARD_INPUT
+    from bigsvm.conversion.streams import STANDARD_INPUT
 
     return source == STANDARD_INPUT
 
@@ -221,7 +221,7 @@ def opened(
     if is_local and not Path(source).exists():
         raise DataError(f"{source}: no such store or file; check the path")
     # Reading text and writing stores take 0.4 MB, which opening a store does without.
-    from bigsvm.data.from_text import convert
+    from bigsvm.conversion.from_text import convert
 
     with temporary_folder(options.cache_dir) as folder:
         display.line(

@@ -23,8 +23,8 @@ from bigsvm.files import is_url
 from bigsvm.report.progress import Display
 
 if TYPE_CHECKING:
+    from bigsvm.conversion.scaling import HasScaler
     from bigsvm.data.scaler import Scaler
-    from bigsvm.data.scaling import HasScaler
     from bigsvm.interchange.range_file import Range
 
 
@@ -91,7 +91,7 @@ def command(
     check_text_options(context, store, *(() if is_url(output) else ("cache_dir",)))
     check_apart((store, like), {"OUT": output}, {"--cache-dir": text.cache_dir})
     with Interruption() as interruption, Display(quiet=quiet) as display:
-        from bigsvm.data.scaling import scale_store
+        from bigsvm.conversion.scaling import scale_store
 
         ranges = None if like is None else _range_in(like)
         other = None if like is None or ranges is not None else _scaled(like)

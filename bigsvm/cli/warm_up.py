@@ -134,8 +134,8 @@ def _text(folder: Path, X: Any, y: "NDArray[Any]") -> Callable[[], object]:  # n
     def job() -> None:
         from sklearn.datasets import dump_svmlight_file
 
-        from bigsvm.data.from_text import convert
-        from bigsvm.data.scaling import scale_store
+        from bigsvm.conversion.from_text import convert
+        from bigsvm.conversion.scaling import scale_store
         from bigsvm.estimators.svc import SVC
 
         folder.mkdir()

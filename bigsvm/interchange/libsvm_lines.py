@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.calibration import SHAPES, Calibration
+from bigsvm.conversion.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, parse_chunk
 from bigsvm.core.text import TextFault
-from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, parse_chunk
 from bigsvm.errors import ModelError, ParameterError, brief
 from bigsvm.kernels import make_kernel
 from bigsvm.parameters.formulations import CALIBRATIONS, traits_of

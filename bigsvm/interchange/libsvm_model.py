@@ -28,9 +28,9 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
+from bigsvm.conversion.to_text import shortest
 from bigsvm.core.text import MAX_INDEX
 from bigsvm.data.statistics import may_be_listed
-from bigsvm.data.to_text import shortest
 from bigsvm.errors import DataError, ModelError, ParameterError
 from bigsvm.files import local_path, open_regular, part_of, write_synced
 from bigsvm.interchange.fitted import model_of

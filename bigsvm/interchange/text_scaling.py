@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.data.libsvm import LibsvmReader
+from bigsvm.conversion.libsvm import LibsvmReader
 from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.libsvm import TextRows
+    from bigsvm.conversion.libsvm import TextRows
     from bigsvm.interchange.range_file import Range
 
 MOST_COLUMNS = 1 << 25

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.from_arrays import write_store
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.files import is_url, remove
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.from_text import OnProgress
+    from bigsvm.conversion.from_text import OnProgress
     from bigsvm.data.store import Store
 
 

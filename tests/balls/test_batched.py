@@ -17,7 +17,7 @@ from bigsvm.balls.batched import SampledSearch
 from bigsvm.balls.random_rows import RandomRows, random_rows
 from bigsvm.balls.search import largest_core, sample_size
 from bigsvm.budget import plan_training
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events

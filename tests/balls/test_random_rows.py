@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from support.stores import dense, make_chunks_small, make_matrix
 
 from bigsvm.balls.random_rows import ROWS_AT_ONCE, most_rows_in, random_rows
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import HeldRows, ScaledRows

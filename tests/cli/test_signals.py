@@ -68,7 +68,7 @@ def test_a_run_that_is_asked_is_counted_and_goes_on():
     assert signal.getsignal(signal.SIGUSR1) is previous
 
 
-@pytest.mark.parametrize("moment", ["bigsvm.cli", "typer", "bigsvm.data.from_text", "end"])
+@pytest.mark.parametrize("moment", ["bigsvm.cli", "typer", "bigsvm.conversion.from_text", "end"])
 def test_a_question_before_and_after_there_is_a_run_does_not_end_the_process(tmp_path, moment):
     """At imports that every command has, and those of one command, and when it has ended."""
     script = (

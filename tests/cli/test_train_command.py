@@ -137,7 +137,7 @@ class TestTrain:
         def convert(*arguments, memory, **options):
             raise DataError(f"converting in {memory}")
 
-        monkeypatch.setattr("bigsvm.data.from_text.convert", convert)
+        monkeypatch.setattr("bigsvm.conversion.from_text.convert", convert)
         options = (data / "test.libsvm", tmp_path / "m", "--memory", memory)
         assert f"converting in {given}" in error_of("train", *options)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bigsvm.conversion.libsvm import parse_chunk
 from bigsvm.core import text as core
 from bigsvm.core.text import TextFault
-from bigsvm.data.libsvm import parse_chunk
 
 FLOAT64 = np.dtype(np.float64)
 FLOAT32 = np.dtype(np.float32)

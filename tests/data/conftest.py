@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 from support.stores import N_ROWS, make_chunks_small, make_matrix
 
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.store import open_store
 
 

@@ -7,8 +7,8 @@ from row_contracts import RowSourceContract
 from support.stores import dense, make_matrix
 
 from bigsvm.budget import HELD_SHARE
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.views import HeldRows, hold
 

@@ -14,8 +14,8 @@ from row_contracts import RowSourceContract
 from support import HANGS
 from support.stores import everything, make_chunks_small, make_matrix
 
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data import schema, storage
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError, StoreError, UnreachableError

@@ -16,12 +16,12 @@ from command_line import answer, error_of, run_here
 from support import HANGS
 from support.stores import everything, make_matrix
 
+from bigsvm.conversion.from_arrays import write_store
+from bigsvm.conversion.from_text import convert
+from bigsvm.conversion.scaling import scale_store
 from bigsvm.data import far_workspace
-from bigsvm.data.from_arrays import write_store
-from bigsvm.data.from_text import convert
 from bigsvm.data.objects import Objects
 from bigsvm.data.place import Place
-from bigsvm.data.scaling import scale_store
 from bigsvm.data.store import open_store
 from bigsvm.errors import ParameterError, StoreError
 
@@ -338,7 +338,7 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from bigsvm.data import objects
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 
 url, left = sys.argv[1], int(sys.argv[2])
 pipe = objects.Objects.put, objects.Objects._pipe

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from support.stores import dense, make_matrix
 
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, ParameterError, StoreError
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stores import assert_holds, dense, folder_digest
 
-from bigsvm.data import from_text, shuffle
-from bigsvm.data.from_text import convert
+from bigsvm.conversion import from_text
+from bigsvm.conversion.from_text import convert
+from bigsvm.data import shuffle
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError, ParseError
 
 
@@ -251,7 +252,7 @@ def test_source_that_may_not_be_looked_at(tmp_path, monkeypatch):
 MEASURED = """
 import sys
 from bigsvm.report.text import peak_rss_bytes
-from bigsvm.data.from_text import convert
+from bigsvm.conversion.from_text import convert
 convert(sys.argv[3], sys.argv[2] + ".small", memory="100MB")
 before = peak_rss_bytes()
 convert(sys.argv[1], sys.argv[2], memory="100MB")

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigsvm
-from bigsvm.data.label_words import is_word, without_words
-from bigsvm.data.libsvm import LibsvmReader
+from bigsvm.conversion.label_words import is_word, without_words
+from bigsvm.conversion.libsvm import LibsvmReader
 from bigsvm.errors import DataError, ParseError
 
 

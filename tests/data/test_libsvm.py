@@ -16,8 +16,8 @@ from fsspec.registry import _registry as fsspec_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.data.libsvm import LibsvmReader
-from bigsvm.data.streams import _ZstdStream
+from bigsvm.conversion.libsvm import LibsvmReader
+from bigsvm.conversion.streams import _ZstdStream
 from bigsvm.errors import DataError, ParseError
 
 FLOAT64 = np.dtype(np.float64)

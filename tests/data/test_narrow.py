@@ -9,7 +9,7 @@ from row_contracts import RowSourceContract
 from support.stores import dense
 
 import bigsvm
-from bigsvm.data.from_text import convert
+from bigsvm.conversion.from_text import convert
 from bigsvm.data.narrow import NarrowRows, Numbering, narrowed
 from bigsvm.data.scaler import Scaler, choose_scaler
 from bigsvm.data.sources import ArrayRows, as_row_source

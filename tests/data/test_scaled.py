@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from row_contracts import RowSourceContract
 from support.stores import dense, make_matrix
 
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.dask_rows import DaskRows
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.store import open_store

@@ -17,11 +17,11 @@ from support.stores import (
     rewrite_array,
 )
 
+from bigsvm.conversion.from_arrays import write_store
+from bigsvm.conversion.from_text import convert
+from bigsvm.conversion.scaling import scale_store
 from bigsvm.data import schema
-from bigsvm.data.from_arrays import write_store
-from bigsvm.data.from_text import convert
 from bigsvm.data.scaler import Scaler, choose_scaler
-from bigsvm.data.scaling import scale_store
 from bigsvm.data.store import open_store
 from bigsvm.data.store_rows import StoreRows
 from bigsvm.data.views import ScaledRows
@@ -134,7 +134,7 @@ def test_sparse_rows_that_are_too_large_when_dense_are_refused(tmp_path, monkeyp
     assert store.attributes.layout == "csr"
     dense_one = write_store(tmp_path / "d", matrix, np.zeros(1000), layout="dense")
     like = scale_store(dense_one, tmp_path / "like")
-    monkeypatch.setattr("bigsvm.data.scaling.memory_bytes", lambda memory: 50_000)
+    monkeypatch.setattr("bigsvm.conversion.scaling.memory_bytes", lambda memory: 50_000)
     with pytest.raises(DataError, match="but minmax turns the zeros"):
         scale_store(store, tmp_path / "out", like=like)
     negative = write_store(tmp_path / "n", -matrix, np.zeros(1000))

@@ -19,8 +19,8 @@ from command_line import REPOSITORY, error_of
 from support.stores import edit_attributes
 
 from bigsvm import SVC
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data import schema
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.shards import Claims
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError, MemoryBudgetError, StoreError

@@ -11,8 +11,8 @@ import zarr
 from row_contracts import RowSourceContract
 from support.stores import dense, make_matrix
 
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.dask_rows import DaskRows
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.data.store_rows import StoreRows
 from bigsvm.errors import DataError, StoreError

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 import zarr
 from support.stores import N_ROWS, chunk_files, everything, make_matrix
 
-from bigsvm.data.from_arrays import write_store
-from bigsvm.data.scaling import scale_store
+from bigsvm.conversion.from_arrays import write_store
+from bigsvm.conversion.scaling import scale_store
 from bigsvm.data.store import open_store
 
 

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 import zarr
 from support.stores import N_ROWS, chunk_files, dense, edit_attributes, everything, make_matrix
 
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data import schema
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.shards import StoredChunks
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError, StoreError

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 import zstandard
 
-from bigsvm.data.from_text import convert
-from bigsvm.data.libsvm import LibsvmReader
-from bigsvm.data.streams import open_source
+from bigsvm.conversion.from_text import convert
+from bigsvm.conversion.libsvm import LibsvmReader
+from bigsvm.conversion.streams import open_source
 from bigsvm.errors import DataError, ParseError
 from bigsvm.report.text import peak_rss_bytes
 
@@ -182,8 +182,8 @@ def test_large_dictionaries_are_refused_where_memory_is_small(write, tmp_path, p
 DICTIONARY_OF_4_GIB = """
 import lzma, sys
 from bigsvm.report.text import peak_rss_bytes
-from bigsvm.data.libsvm import LibsvmReader
-from bigsvm.data.streams import open_source
+from bigsvm.conversion.libsvm import LibsvmReader
+from bigsvm.conversion.streams import open_source
 from bigsvm.errors import DataError
 import numpy as np
 before = peak_rss_bytes()

@@ -11,8 +11,8 @@ from row_contracts import RowSourceContract
 from support.stores import dense, make_matrix
 
 from bigsvm import SVC
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.containers import copied_bytes, is_streamed
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.data.tables import TableRows
 from bigsvm.errors import DataError, MemoryBudgetError

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.datasets import load_svmlight_file
 
 import bigsvm
-from bigsvm.data.to_text import lines_of_store, shortest
+from bigsvm.conversion.to_text import lines_of_store, shortest
 from bigsvm.errors import MemoryBudgetError
 
 TEXT = "1 1:0.1 3:-2.5\n-1 2:1e-05\n2.5 1:3 2:1234567.9\n-1\n"

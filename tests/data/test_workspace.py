@@ -19,8 +19,8 @@ from support import HANGS
 from support.stores import assert_holds, folder_digest
 
 from bigsvm.cli.inputs import temporary_folder
+from bigsvm.conversion.from_text import convert
 from bigsvm.data import schema, workspace
-from bigsvm.data.from_text import convert
 from bigsvm.data.store import open_store
 from bigsvm.data.workspace import Workspace, put_back
 from bigsvm.errors import ParseError, StoreError
@@ -85,7 +85,7 @@ def test_live_conversion_is_not_disturbed(text, tmp_path):
 
 CONVERT = """
 import sys
-from bigsvm.data.from_text import convert
+from bigsvm.conversion.from_text import convert
 report = lambda event: print(event, flush=True)
 convert(sys.argv[1], sys.argv[2], memory="40MB", overwrite=True, on_progress=report)
 """

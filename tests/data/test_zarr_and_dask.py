@@ -10,8 +10,8 @@ import zarr
 from support.stores import chunk_files, make_matrix
 
 from bigsvm import SVC
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data import zarr_arrays
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.row_source import RowSource
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError

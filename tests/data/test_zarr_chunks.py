@@ -12,7 +12,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ZipStore
 
 from bigsvm import SVC
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError
 

@@ -16,8 +16,8 @@ from numcodecs import BZ2, LZ4, Blosc, GZip, Zlib
 from support.stores import make_matrix
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data import zarr_chunks
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError
 

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import ScaledRows

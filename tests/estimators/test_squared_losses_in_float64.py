@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from support.optimum import coefficients_of, kernel_of
 
 import bigsvm
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 
 FAR = {"kernel": "linear"}
 

@@ -8,7 +8,7 @@ import pytest
 from support import processes
 from support.clusters import MEMORY_LIMIT, opened_cluster, process_ids
 
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.store import open_store
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters

@@ -6,9 +6,9 @@ from support.cluster_fits import FITS, assert_same_fit, fit, problem, stored
 from support.clusters import opened_cluster
 from support.stores import make_chunks_small
 
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
+from bigsvm.conversion.scaling import scale_store
 from bigsvm.data.narrow import narrowed
-from bigsvm.data.scaling import scale_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.executors.passes import Pass

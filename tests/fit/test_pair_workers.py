@@ -16,7 +16,7 @@ from support.problems import clouds
 from support.resuming import StopAt, Until, assert_killed_to_the_same_bits
 from support.same import assert_same_bits
 
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import passes
 from bigsvm.executors.tasks import open_worker

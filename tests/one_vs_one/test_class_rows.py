@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stores import dense, make_matrix
 
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows
 from bigsvm.interruption import checked_by
 from bigsvm.one_vs_one.class_rows import ClassRows

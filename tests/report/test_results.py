@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bigsvm.cli.options import parse_class_weight, parse_gamma, parse_seconds
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.errors import ParameterError
 from bigsvm.report.describe import certificate_lines, store_lines
 from bigsvm.report.progress import duration

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.store import open_store
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters

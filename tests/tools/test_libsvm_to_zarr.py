@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bigsvm.data.from_text import convert
+from bigsvm.conversion.from_text import convert
 from bigsvm.data.store import open_store
 
 TOOL = Path(__file__).parents[2] / "tools" / "libsvm_to_zarr.py"

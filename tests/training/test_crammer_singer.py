@@ -12,7 +12,7 @@ from support.resuming import Moments, assert_resumed_to_the_same_bits, with_chec
 from support.same import assert_same_bits
 
 from bigsvm.budget import plan_training
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.store import open_store
 from bigsvm.kernels import make_kernel
 from bigsvm.training.result import StopReason

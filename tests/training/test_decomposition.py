@@ -14,8 +14,8 @@ from support.resuming import (
 )
 from support.same import assert_same_bits
 
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.core import smo
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.duals.box import BoxDual

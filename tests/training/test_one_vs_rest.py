@@ -9,8 +9,8 @@ from support.problems import classes_of_blobs, decomposition, dense_alpha, gram
 from support.resuming import Moments, StopAt, assert_resumed_to_the_same_bits, with_checkpoint
 from support.same import assert_same_bits
 
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.core import smo
-from bigsvm.data.from_arrays import write_store
 from bigsvm.data.store import open_store
 from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual, rule_of

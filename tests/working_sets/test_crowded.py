@@ -9,7 +9,7 @@ from support.problems import blobs, decomposition, gram, target
 from support.resuming import StopAt, assert_resumed_to_the_same_bits, with_checkpoint
 from support.same import assert_same_bits
 
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuClassification, OneClass, SquaredHingeSVC
 from bigsvm.training.state import Limits
 from bigsvm.working_sets.active import ActiveRows

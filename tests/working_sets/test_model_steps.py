@@ -10,7 +10,7 @@ from support.problems import Ball, blobs, dense_alpha, gram
 from support.resuming import StopAt, assert_resumed_to_the_same_bits, with_checkpoint
 
 from bigsvm.budget import TrainingPlan
-from bigsvm.data.from_arrays import write_store
+from bigsvm.conversion.from_arrays import write_store
 from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.gram.low_rank import SMALLEST_RANK, rank_of_model
 from bigsvm.gram.row_cache import RowBuffer

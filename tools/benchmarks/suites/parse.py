@@ -81,7 +81,7 @@ def read_ours(path: Path, n_features: int, threads: int) -> tuple[sp.csr_array, 
     import numpy as np
     import scipy.sparse as sp
 
-    from bigsvm.data.libsvm import LibsvmReader
+    from bigsvm.conversion.libsvm import LibsvmReader
 
     # Room for the shortest entries and rows there can be; pages that are not filled cost nothing.
     size = path.stat().st_size
@@ -103,7 +103,7 @@ def read_chunks(path: Path, n_features: int, threads: int) -> int:
     """Read as conversion does: each chunk is given up for the next. The number of rows."""
     import numpy as np
 
-    from bigsvm.data.libsvm import LibsvmReader
+    from bigsvm.conversion.libsvm import LibsvmReader
 
     del n_features
     reader = LibsvmReader([path], dtype=np.dtype(np.float64), threads=threads)

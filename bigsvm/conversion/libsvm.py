@@ -3,7 +3,7 @@
 What is read, what is refused:
 
 * Values are finite decimal numbers, read as Python's `float` reads them. So are labels, or all of
-  them are words that begin with a letter (`bigsvm.data.label_words`).
+  them are words that begin with a letter (`bigsvm.conversion.label_words`).
 * Indices ascend strictly within a row, from 0 or 1 to 2**31 - 2.
 * Tabs, trailing spaces, carriage returns, ``+1``, comments after ``#``, a byte order mark at the
   start and a missing newline at the end are fine.
@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.core import text as core
-from bigsvm.core.text import MAX_INDEX, Count, TextFault
-from bigsvm.data.label_words import (
+from bigsvm.conversion.label_words import (
     ClassNames,
     Words,
     first_label,
@@ -32,8 +30,10 @@ from bigsvm.data.label_words import (
     place_of_number,
     without_words,
 )
+from bigsvm.conversion.streams import DECOMPRESSION_BYTES, ByteStream, Source, open_source
+from bigsvm.core import text as core
+from bigsvm.core.text import MAX_INDEX, Count, TextFault
 from bigsvm.data.signatures import table_format
-from bigsvm.data.streams import DECOMPRESSION_BYTES, ByteStream, Source, open_source
 from bigsvm.errors import ParseError, shortened
 
 if TYPE_CHECKING:

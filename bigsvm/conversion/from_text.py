@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from bigsvm.budget import parse_bytes
+from bigsvm.conversion.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
+from bigsvm.conversion.parts import files_of
+from bigsvm.conversion.streams import Source, is_compressed, source_name, source_size
 from bigsvm.data.far_workspace import workspace_at
-from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
-from bigsvm.data.parts import files_of
 from bigsvm.data.place import Place
 from bigsvm.data.rows import make_csr
 from bigsvm.data.schema import CSR, DENSE, MOST_CLASS_NAMES, MOST_COLUMNS
@@ -20,15 +21,14 @@ from bigsvm.data.shuffle import Spool, bits_for
 from bigsvm.data.statistics import DENSE_BYTES
 from bigsvm.data.store import Store, open_place
 from bigsvm.data.store_writer import RowBatch, StoreWriter
-from bigsvm.data.streams import Source, is_compressed, source_name, source_size
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.processors import default_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.conversion.libsvm import TextCounts
     from bigsvm.data.far_workspace import FarWorkspace
-    from bigsvm.data.libsvm import TextCounts
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.workspace import Workspace
 

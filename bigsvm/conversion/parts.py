@@ -7,13 +7,13 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bigsvm.data.streams import STANDARD_INPUT
+from bigsvm.conversion.streams import STANDARD_INPUT
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bigsvm.data.streams import Source
+    from bigsvm.conversion.streams import Source
 
 HIDDEN = (".", "_")
 """First characters of files that are no parts: who writes parts may leave ``_SUCCESS`` there."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.far_workspace import workspace_at
-from bigsvm.data.from_text import (
+from bigsvm.conversion.from_text import (
     ConversionProgress,
     DType,
     Layout,
@@ -21,6 +20,7 @@ from bigsvm.data.from_text import (
     memory_bytes,
     write_spool,
 )
+from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.place import Place
 from bigsvm.data.row_values import WHICH_ORDER, check_y_order, in_memory
 from bigsvm.data.rows import check_finite
