@@ -60,7 +60,14 @@ ORDER = (
 
 WINGS = {
     "conversion": frozenset(
-        {"estimators.training_rows", "interchange", "report", "selection", "cli"}
+        {
+            "estimators.evaluation",
+            "estimators.training_rows",
+            "interchange",
+            "report",
+            "selection",
+            "cli",
+        }
     ),
     "papers": frozenset({"fit.choices", "fit.trainer"}),
     "report": frozenset({"estimators.watching", "selection", "cli"}),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import typer
 
     from bigsvm.cli.signals import Interruption
-    from bigsvm.conversion.from_text import ConversionProgress, OnProgress
+    from bigsvm.conversion.writing import ConversionProgress, OnProgress
     from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
     from bigsvm.report.progress import Display

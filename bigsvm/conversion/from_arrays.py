@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from bigsvm.conversion.from_text import (
+from bigsvm.conversion.batches import Batch, Batches, converted, write_batches
+from bigsvm.conversion.formats import Asked, is_source, opened
+from bigsvm.conversion.labels import label_numbers, weight_array
+from bigsvm.conversion.writing import (
     ConversionProgress,
     DType,
     Layout,
     OnProgress,
-    check_class_names,
     check_columns,
     check_seed,
-    choose_layout,
     memory_bytes,
-    write_spool,
 )
 from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.place import Place
-from bigsvm.data.row_values import WHICH_ORDER, check_y_order, in_memory
-from bigsvm.data.rows import check_finite
-from bigsvm.data.schema import DENSE
-from bigsvm.data.shuffle import Spool, bits_for, shuffle_keys
+from bigsvm.data.row_values import WHICH_ORDER, check_y_order
+from bigsvm.data.shuffle import shuffle_keys
 from bigsvm.data.sources import ArrayRows, as_row_source, as_store
 from bigsvm.data.store import Store, open_place
 from bigsvm.data.store_writer import RowBatch, StoreWriter
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import ParameterError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,9 +43,11 @@ if TYPE_CHECKING:
 def write_store(
     path: str | os.PathLike[str],
     X: Any,
-    y: Any,
+    y: Any = None,
     sample_weight: Any = None,
     *,
+    columns: Sequence[str] | None = None,
+    rows: str | None = None,
     y_order: Order | None = None,
     dtype: DType | None = None,
     layout: Layout = "auto",
@@ -62,7 +60,7 @@ def write_store(
     allow_missing: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Store:
-    """Write arrays as a store.
+    """Write arrays, or the rows of files of other programs, as a store.
 
     Parameters
     ----------
@@ -74,11 +72,22 @@ def write_store(
         of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's encoding; an
         AnnData. What is not in memory as an array is read block by block. The store keeps the names
         of columns, and what the rows of a scaled store were scaled by.
-    y : (n_rows,) array or RowValues
+
+        Or a source that holds labels too: files of Parquet, Feather, Arrow or CSV with a header
+        (paths, folders, patterns, URLs); a file of npy, npz, HDF5 or h5ad; a group of Zarr; a
+        ``pyarrow.dataset.Dataset``; a Polars ``LazyFrame``; or a callable that returns an iterator
+        of ``(X, y)`` or ``(X, y, weight)``. Their libraries are in the extra ``bigsvm[tables]``.
+    y : (n_rows,) array or RowValues, or name
         Labels: numbers, stored as float64, or words, which the store keeps as `class_names`. If X
-        is a shuffled store, an array needs `y_order`.
-    sample_weight : (n_rows,) array or RowValues, optional
-        Not negative; beside a shuffled store as `y`.
+        is a shuffled store, an array needs `y_order`. Of a source, the name of its column or array
+        of labels.
+    sample_weight : (n_rows,) array or RowValues, or name, optional
+        Not negative; beside a shuffled store as `y`. Of a source, the name of a column or array.
+    columns : sequence of str, optional
+        Columns of a table that become X, in this order; without it all but label and weight.
+    rows : str, optional
+        Array or group of HDF5 or Zarr that has the rows, as ``"layers/counts"``; without it X, or
+        the only matrix.
     y_order : {"input", "store"}, optional
         Only if X is a store: order of `y` and `sample_weight`, that of the input of X or that of
         its rows.
@@ -130,36 +139,43 @@ def write_store(
     """
     place = Place.of(path, storage_options, name="path")
     check_seed(seed)
+    if layout not in ("auto", "dense", "sparse"):
+        raise ParameterError(f"layout={layout!r}; it must be one of auto, dense, sparse")
+    if dtype not in (None, "float32", "float64"):
+        raise ParameterError(f"dtype={dtype!r}; it must be one of float32, float64")
+    budget = memory_bytes(memory)
+    options: dict[str, Any] = {
+        "dtype": dtype, "layout": layout, "seed": seed if shuffle else None, "budget": budget,
+        "report": on_progress or (lambda _: None),
+    }  # fmt: skip
+    if is_source(X) and (callable(X) or isinstance(y, str)):
+        asked = Asked.of(y, sample_weight, features=columns, rows=rows, memory=memory)
+        found = opened(X, asked)
+        if isinstance(found, Batches):
+            with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
+                write_batches(work, found, **options)
+                work.commit()
+            return open_place(place)
+        X, y, sample_weight = found.rows(budget), found.y, found.weight
+    elif columns is not None or rows is not None:
+        raise ParameterError(
+            "columns and rows are for files and tables that are given with the name of their labels"
+        )
     store = as_store(X)
     check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
     if store is not None:
         y = _in_order_of(store, y, "y", y_order)
         if sample_weight is not None:
             sample_weight = _in_order_of(store, sample_weight, "sample_weight", y_order)
-    if layout not in ("auto", "dense", "sparse"):
-        raise ParameterError(f"layout={layout!r}; it must be one of auto, dense, sparse")
-    if dtype not in (None, "float32", "float64"):
-        raise ParameterError(f"dtype={dtype!r}; it must be one of float32, float64")
-    budget = memory_bytes(memory)
     source = as_row_source(X, memory=budget, once=True, allow_missing=allow_missing)
     labels, class_names = label_numbers(y, source.n_rows)
     weights = None if sample_weight is None else weight_array(sample_weight, source.n_rows)
-    writing = _Writing(
-        source=source,
-        labels=labels,
-        class_names=class_names,
-        weights=weights,
-        dtype=np.dtype(dtype or source.dtype),
-        layout=layout,
-        seed=seed if shuffle else None,
-        budget=budget,
-        report=on_progress or (lambda _: None),
-    )
+    batches = SourceBatches(source, labels, class_names, weights)
     with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
         if isinstance(source, ArrayRows):
-            writing.from_memory(work)
+            _write_from_memory(work, batches, **options)
         else:
-            writing.through_spool(work)
+            write_batches(work, batches, **options)
         work.commit()
     return open_place(place)
 
@@ -170,216 +186,79 @@ def _in_order_of(
     return store.beside(values, name, order, instead=WHICH_ORDER)
 
 
-class _Writing:
-    """One call of `write_store`, with its parameters checked."""
+class SourceBatches(Batches):
+    """Rows of a source, with labels and weights in memory.
+
+    Parameters
+    ----------
+    labels : (n_rows,) float64
+    class_names : tuple of str or None
+        What the labels are places of, if they are words.
+    weights : (n_rows,) float64 or None
+    """
+
+    name = "X"
 
     def __init__(
         self,
-        *,
         source: RowSource,
         labels: NDArray[np.float64],
         class_names: tuple[str, ...] | None,
         weights: NDArray[np.float64] | None,
-        dtype: np.dtype[Any],
-        layout: Layout,
-        seed: int | None,
-        budget: int,
-        report: OnProgress,
     ) -> None:
-        self._source = source
-        self._labels = labels
-        self._class_names = class_names
-        self._weights = weights
-        self._dtype = dtype
-        self._layout = layout
-        self._seed = seed
-        self._budget = budget
-        self._report = report
+        self.source, self._labels, self._weights = source, labels, weights
+        self.n_columns, self.dtype = source.n_columns, source.dtype
+        self.feature_names, self.scaler = source.feature_names, source.scaler
+        self.class_names, self.weighted = class_names, weights is not None
+        self.size = int(source.n_rows * source.bytes_per_row)
+        self.is_sparse = source.is_sparse
 
-    def from_memory(self, work: Workspace | FarWorkspace) -> None:
-        """Rows that are cheap to take one by one are taken in their final order."""
-        source = self._source
-        n_entries = 0
-        step = max(1, source.rows_per_block(self._budget // 8))
-        for start in range(0, source.n_rows, step):
-            rows: Any = source.read(start, min(start + step, source.n_rows))
-            rows = self._converted(rows, start)
-            # As they will be stored: conversion turns the smallest numbers into zeros.
-            n_entries += rows.nnz if source.is_sparse else int(np.count_nonzero(rows))
-        layout = self._final_layout(n_entries)
-        check_columns(source.n_columns, layout, self._budget)
-        writer = StoreWriter(
-            work,
-            n_rows=source.n_rows,
-            n_columns=source.n_columns,
-            n_entries=n_entries,
-            dtype=self._dtype,
-            layout=layout,
-            weights=self._weights is not None,
-            scaler=source.scaler,
-            memory_bytes=self._budget // 2,
-            statistics_bytes=self._budget // 4,
-        )
-        order = np.arange(source.n_rows)
-        if self._seed is not None:
-            order = np.argsort(shuffle_keys(self._seed, order))
-        for start in range(0, source.n_rows, step):
-            row = order[start : start + step]
-            writer.append(self._batch(source.take(row), row))
-            self._report(ConversionProgress("write", start + len(row), source.n_rows))
-        writer.finish(
-            shuffled=self._seed is not None,
-            seed=self._seed,
-            sources=(),
-            feature_names=source.feature_names,
-            class_names=self._class_names,
-        )
+    def batches(self, memory: int) -> Iterator[Batch]:
+        """Yield blocks of rows."""
+        for block in self.source.blocks(memory):
+            row = slice(block.start, block.start + block.values.shape[0])
+            yield self.batch(block.values, row)
 
-    def through_spool(self, work: Workspace | FarWorkspace) -> None:
-        """Rows that come in blocks are scattered over files first."""
-        source = self._source
-        size = int(source.n_rows * source.bytes_per_row)
-        bits = bits_for(size, self._budget)
-        with Spool(
-            work.path / "spool", seed=self._seed, bits=bits, memory_bytes=self._budget // 2
-        ) as spool:
-            for block in source.blocks(self._budget // 8):
-                values = self._converted(block.values, block.start)
-                if self._layout == "sparse" and not source.is_sparse:
-                    values = sp.csr_array(values)
-                row = np.arange(block.start, block.start + values.shape[0])
-                spool.append(self._batch(values, row))
-                done = int(spool.n_rows * source.bytes_per_row)
-                self._report(ConversionProgress("read", done, size))
-            write_spool(
-                spool,
-                work,
-                n_columns=source.n_columns,
-                first_index=None,
-                layout=self._final_layout(spool.n_entries),
-                dtype=self._dtype,
-                weights=self._weights is not None,
-                scaler=source.scaler,
-                feature_names=source.feature_names,
-                class_names=self._class_names,
-                seed=self._seed,
-                sources=(),
-                budget=self._budget,
-                report=self._report,
-            )
-
-    def _final_layout(self, n_entries: int) -> str:
-        if self._layout == "auto" and not self._source.is_sparse:
-            return DENSE
-        source = self._source
-        return choose_layout(
-            self._layout,
-            n_entries=n_entries,
-            n_rows=source.n_rows,
-            n_columns=source.n_columns,
-        )
-
-    def _batch(self, values: Any, row: NDArray[np.int64]) -> RowBatch:
+    def batch(self, values: Any, row: Any) -> Batch:
+        """Return rows with what belongs to them; `row` has their numbers."""
         weights = None if self._weights is None else self._weights[row]
-        if values.dtype != self._dtype:
-            values = values.astype(self._dtype)
-        return RowBatch(values, self._labels[row], row, weights)
-
-    def _converted(self, values: Any, first_row: int) -> Any:
-        """Rows in the type of the store, in which all values must be finite."""
-        check_finite(values, first_row)
-        if values.dtype == self._dtype:
-            return values
-        with np.errstate(over="ignore"):
-            converted = values.astype(self._dtype)
-        try:
-            check_finite(converted, first_row)
-        except DataError as error:
-            raise DataError(
-                f"{error}; it is too large for {self._dtype}: use dtype='float64', or rescale it"
-            ) from None
-        return converted
+        return Batch(values, self._labels[row], weights)
 
 
-def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:
-    array = np.asarray(in_memory(values, name))
-    if array.shape != (n_rows,):
-        raise DataError(
-            f"{name} has shape {array.shape}, but X has {n_rows} rows; it must be ({n_rows},)"
-        )
-    return array
-
-
-def label_numbers(y: Any, n_rows: int) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
-    """Labels as float64; of words their places among the distinct ones, and these, sorted.
-
-    Raises
-    ------
-    DataError
-        If they are neither finite numbers nor words, one for each row, are integers that float64
-        does not hold, or too many different words.
-    """
-    array = _vector(y, n_rows, "y")
-    if array.dtype.kind in "UT" or (array.dtype == object and isinstance(array[0], str)):
-        return _places_of_words(array)
-    return _numbers(array), None
-
-
-def _places_of_words(array: NDArray[Any]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    if array.dtype == object:
-        for row, word in enumerate(array):
-            if not isinstance(word, str):
-                raise DataError(
-                    f"y has {word!r} in row {row} (from 0), and words elsewhere; give all labels "
-                    "as words, or remove the row"
-                )
-    distinct, places = np.unique(array, return_inverse=True)
-    names = tuple(map(str, distinct))
-    check_class_names(names, "y")
-    return places.astype(np.float64), names
-
-
-def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
-    if not _are_numbers(array):
-        raise DataError(f"y has type {array.dtype}; labels must be numbers or words")
-    labels = array.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(labels))
-    if len(bad):
-        raise DataError(f"y has {labels[bad[0]]} in row {bad[0]} (from 0); remove the row")
-    if (array.dtype.kind in "ui" and array.dtype.itemsize == 8) or array.dtype == object:
-        beyond = np.flatnonzero((array > 2**53) | (array < -(2**53)))
-        row = next((row for row in beyond if isinstance(array[row], Integral)), None)
-        if row is not None:
-            raise DataError(
-                f"y has {array[row]} in row {row}; integers beyond 2**53 are not float64 "
-                "numbers: renumber the labels"
-            )
-    return labels
-
-
-def _are_numbers(array: NDArray[Any]) -> bool:
-    """Whether an array holds numbers, those that are Python objects included."""
-    if array.dtype == object:
-        return all(isinstance(value, Real) for value in array)
-    return array.dtype.kind in "buif"
-
-
-def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:
-    """Weights as float64.
-
-    Raises
-    ------
-    DataError
-        If one is negative or not finite, or there is not one for each row; names the row.
-    """
-    array = _vector(weights, n_rows, "sample_weight")
-    if not _are_numbers(array):
-        raise DataError(f"sample_weight has type {array.dtype}; weights must be numbers")
-    numbers = array.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(numbers) | (numbers < 0))
-    if len(bad):
-        raise DataError(
-            f"sample_weight has {numbers[bad[0]]} in row {bad[0]} (from 0); weights must be finite "
-            "and not negative"
-        )
-    return numbers
+def _write_from_memory(
+    work: Workspace | FarWorkspace,
+    batches: SourceBatches,
+    *,
+    dtype: DType | None,
+    layout: Layout,
+    seed: int | None,
+    budget: int,
+    report: OnProgress,
+) -> None:
+    """Rows that are cheap to take one by one are taken in their final order."""
+    source, kind, n_entries = batches.source, np.dtype(dtype or batches.dtype), 0
+    step = max(1, source.rows_per_block(budget // 8))
+    for start in range(0, source.n_rows, step):
+        rows: Any = converted(source.read(start, min(start + step, source.n_rows)), kind, start)
+        # As they will be stored: conversion turns the smallest numbers into zeros.
+        n_entries += rows.nnz if source.is_sparse else int(np.count_nonzero(rows))
+    form = batches.layout(layout, n_entries, source.n_rows)
+    check_columns(source.n_columns, form, budget)
+    writer = StoreWriter(
+        work, n_rows=source.n_rows, n_columns=source.n_columns, n_entries=n_entries, dtype=kind,
+        layout=form, weights=batches.weighted, scaler=source.scaler, memory_bytes=budget // 2,
+        statistics_bytes=budget // 4,
+    )  # fmt: skip
+    order = np.arange(source.n_rows)
+    if seed is not None:
+        order = np.argsort(shuffle_keys(seed, order))
+    for start in range(0, source.n_rows, step):
+        row = order[start : start + step]
+        values: Any = source.take(row)
+        values, labels, weights = batches.batch(values.astype(kind, copy=False), row)
+        writer.append(RowBatch(values, labels, row, weights))
+        report(ConversionProgress("write", start + len(row), source.n_rows))
+    writer.finish(
+        shuffled=seed is not None, seed=seed, sources=(), feature_names=source.feature_names,
+        class_names=batches.class_names,
+    )  # fmt: skip

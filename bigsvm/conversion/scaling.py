@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bigsvm.budget import show_bytes
-from bigsvm.conversion.from_text import ConversionProgress, OnProgress, check_columns, memory_bytes
+from bigsvm.conversion.writing import ConversionProgress, OnProgress, check_columns, memory_bytes
 from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.place import Place, lies_below
 from bigsvm.data.scaler import choose_scaler

@@ -28,6 +28,7 @@ Source: TypeAlias = "str | os.PathLike[str]"
 """A path, a URL that fsspec opens, or "-" for standard input."""
 
 STANDARD_INPUT = "-"
+LIBSVM = "LIBSVM text"
 
 DECOMPRESSION_BYTES = 128 << 20
 """Default memory limit of decompression in bytes: the default of the `zstd` program."""
@@ -222,12 +223,13 @@ class ByteStream:
         raw: IO[bytes],
         memory_bytes: int = DECOMPRESSION_BYTES,
         size: int | None = None,
+        kind: str = LIBSVM,
     ) -> None:
         self.name = name
         self.size = size
         self._memory_bytes = memory_bytes
         self._raw = raw
-        self._text = _text_of(name, raw, memory_bytes)
+        self._text = _text_of(name, raw, memory_bytes, kind)
         self._n_read = 0
 
     def readinto(self, target: memoryview) -> int:
@@ -277,7 +279,7 @@ def _decompress(kind: str | None, raw: IO[bytes], memory_bytes: int) -> IO[bytes
     return raw
 
 
-def _text_of(name: str, raw: IO[bytes], memory_bytes: int) -> IO[bytes]:
+def _text_of(name: str, raw: IO[bytes], memory_bytes: int, expected: str) -> IO[bytes]:
     """Bytes of the text in `raw`, decompressed.
 
     Raises
@@ -300,7 +302,7 @@ def _text_of(name: str, raw: IO[bytes], memory_bytes: int) -> IO[bytes]:
     if other is not None:
         what, remedy = other
         packed = "" if kind is None else f" compressed with {kind}"
-        raise DataError(f"{name}: this is {what}{packed}, not LIBSVM text; {remedy}")
+        raise DataError(f"{name}: this is {what}{packed}, not {expected}; {remedy}")
     return text
 
 
@@ -362,7 +364,34 @@ def _open_url(url: str) -> Any:
 
 
 @contextmanager
-def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> Iterator[ByteStream]:
+def open_bytes(source: Source) -> Iterator[IO[bytes]]:
+    """Open a file or a URL as it is stored; its bytes can be read in any order.
+
+    Raises
+    ------
+    DataError
+        If it cannot be opened.
+    """
+    text = os.fspath(source)
+    try:
+        # Kept while its file is read: a file in an archive is closed with it.
+        place = _open_url(text) if "://" in text else None
+        file: Any = Path(text).open("rb") if place is None else place.open()
+    except (OSError, ValueError, ImportError) as error:
+        raise _unreadable(text, error) from error
+    except Exception as error:
+        # fsspec's file systems have their own errors, and raise TypeError if a URL is incomplete.
+        if "://" not in text:
+            raise
+        raise _unreadable(text, error) from error
+    with file:
+        yield file
+
+
+@contextmanager
+def open_source(
+    source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES, kind: str = LIBSVM
+) -> Iterator[ByteStream]:
     """Open a source for reading; standard input stays open afterwards.
 
     Parameters
@@ -370,6 +399,8 @@ def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> I
     source : path
     memory_bytes : int
         Memory that decompression may take.
+    kind : str
+        The text that is expected, for messages.
 
     Raises
     ------
@@ -379,19 +410,9 @@ def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> I
     text = os.fspath(source)
     if text == STANDARD_INPUT:
         stream = _standard_input()
-        yield ByteStream("standard input", raw=stream, memory_bytes=memory_bytes)
+        yield ByteStream("standard input", raw=stream, memory_bytes=memory_bytes, kind=kind)
         return
     size = source_size(text)
-    try:
-        # Kept while its file is read: a file in an archive is closed with it.
-        place = _open_url(text) if "://" in text else None
-        raw: Any = Path(text).open("rb") if place is None else _Remote(place.open())
-    except (OSError, ValueError, ImportError) as error:
-        raise _unreadable(text, error) from error
-    except Exception as error:
-        # fsspec's file systems have their own errors, and raise TypeError if a URL is incomplete.
-        if "://" not in text:
-            raise
-        raise _unreadable(text, error) from error
-    with raw:
-        yield ByteStream(text, raw=raw, memory_bytes=memory_bytes, size=size)
+    with open_bytes(text) as file:
+        raw: Any = _Remote(file) if "://" in text else file
+        yield ByteStream(text, raw=raw, memory_bytes=memory_bytes, size=size, kind=kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -56,6 +57,17 @@ def is_zarr_array(X: object) -> TypeGuard[zarr.Array[Any]]:
 def is_anndata(X: object) -> TypeGuard[Any]:
     """Whether `X` is an AnnData."""
     return is_instance(X, "anndata", "AnnData")
+
+
+def is_named(X: object) -> bool:
+    """Whether `X` is a path, or what only a library of lazy tables or a caller's code reads."""
+    return (
+        isinstance(X, str | os.PathLike)
+        or callable(X)
+        or is_instance(X, "pyarrow.dataset", "Dataset")
+        or is_instance(X, "pyarrow", "RecordBatchReader")
+        or is_instance(X, "polars", "LazyFrame")
+    )
 
 
 def is_lazy(X: object) -> bool:

@@ -109,6 +109,11 @@ def frame_values(X: Any, dtype: np.dtype[Any]) -> Any:
     return _pandas_slice(X, 0, len(X), dtype)
 
 
+def arrow_values(X: Any, dtype: np.dtype[Any]) -> Any:
+    """All values of a table or record batch of Arrow, (n, d); missing values become NaN."""
+    return _arrow_slice(X, 0, X.num_rows, dtype)
+
+
 def frame_type(X: Any) -> np.dtype[Any]:
     """Type in which the values of a frame are kept; the frame may have no rows.
 

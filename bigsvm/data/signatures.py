@@ -20,7 +20,8 @@ _COMPRESSIONS = (
 _SKIPPABLE_ZSTD = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
 """Frames without content, with which parallel compressors begin."""
 
-_TABLE = "read it into an array and use bigsvm.write_store"
+_TABLE = "name the column of its labels, as with --label or label="
+_OTHER_TABLE = "read it into an array and use bigsvm.write_store"
 _UNPACK = "unpack it, and give the text in it"
 _OTHERS = (
     (b"PK\x03\x04", "a zip archive", _UNPACK),
@@ -34,14 +35,14 @@ _OTHERS = (
     (b"\x89LZO", "compressed with lzop", "decompress it first, as with `lzop -dc`"),
     (b"\xff\x06\x00\x00sNaPpY", "compressed with snappy", "decompress it first"),
     (b"\x89HDF\r\n\x1a\n", "HDF5 (or .h5ad, .mat)", _TABLE),
-    (b"MATLAB 5.0 MAT-file", "a MATLAB file", _TABLE),
+    (b"MATLAB 5.0 MAT-file", "a MATLAB file", _OTHER_TABLE),
     (b"PAR1", "Parquet", _TABLE),
     (b"ARROW1", "Arrow", _TABLE),
     (b"FEA1", "Feather", _TABLE),
-    (b"ORC", "ORC", _TABLE),
-    (b"Obj\x01", "Avro", _TABLE),
-    (b"SQLite format 3\x00", "an SQLite database", _TABLE),
-    (b"\x93NUMPY", "a NumPy array (.npy)", "load it with numpy.load and use bigsvm.write_store"),
+    (b"ORC", "ORC", _OTHER_TABLE),
+    (b"Obj\x01", "Avro", _OTHER_TABLE),
+    (b"SQLite format 3\x00", "an SQLite database", _OTHER_TABLE),
+    (b"\x93NUMPY", "a NumPy array (.npy)", _TABLE),
     (b"\xff\xfe", "UTF-16 or UTF-32", "convert it to UTF-8, as with `iconv -t UTF-8`"),
     (b"\xfe\xff", "UTF-16", "convert it to UTF-8, as with `iconv -t UTF-8`"),
     (b"\x00\x00\xfe\xff", "UTF-32", "convert it to UTF-8, as with `iconv -t UTF-8`"),
@@ -84,15 +85,24 @@ def other_format(head: bytes) -> tuple[str, str] | None:
     if _MARKUP.match(text):
         return "HTML or XML, perhaps the page of an error", "fetch the file itself"
     if _ARFF.match(text):
-        return "ARFF", _TABLE
+        return "ARFF", _OTHER_TABLE
     if _JSON.match(text):
-        return "JSON", _TABLE
+        return "JSON", _OTHER_TABLE
     return None
 
 
 _ENTRY = re.compile(rb"\d+:[-+]?[\d.]+(?:e[-+]?\d+)?", re.IGNORECASE)
 _PAIR = re.compile(rb"[^,;|]*:[^,;|]*")
 _SEPARATORS = ((b"\t", "tabs", "TSV"), (b",", "commas", "CSV"), (b";", "semicolons", "CSV"))
+
+
+def separator_of(line: bytes) -> str:
+    """Separator of the values of a header: a tab, a comma or a semicolon, the most frequent."""
+    counts = [(line.count(separator), separator.decode()) for separator, _, _ in _SEPARATORS]
+    most, separator = max(counts, key=lambda found: found[0])
+    return separator if most else ","
+
+
 _FEWEST_VALUES = 3
 """Fewest space-separated values without indices that count as a table row; two may be a typo."""
 
@@ -113,7 +123,7 @@ def table_format(line: bytes, following: bytes) -> str | None:
     line = line.split(b"#", 1)[0].strip()
     words = line.split()
     if any(word.startswith(b"|") for word in words):
-        return f"this is text of Vowpal Wabbit, not LIBSVM text; {_TABLE}"
+        return f"this is text of Vowpal Wabbit, not LIBSVM text; {_OTHER_TABLE}"
     if any(_PAIR.fullmatch(word) for word in words):
         return None
     guesses = [(line.count(separator) + 1, name, what) for separator, name, what in _SEPARATORS]

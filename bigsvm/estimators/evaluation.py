@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigsvm.budget import parse_bytes
 from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.containers import is_lazy, is_streamed, is_zarr_array, names_of_columns
+from bigsvm.data.containers import is_lazy, is_named, is_streamed, is_zarr_array, names_of_columns
 from bigsvm.data.frames import is_dask_frame
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, to_input_order
@@ -103,6 +103,12 @@ class EvaluatesRows(SharedArguments):
         """
         check_order(order)
         memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
+        if is_named(X):
+            # Imported here, as rows in memory do not need it.
+            from bigsvm.conversion.formats import features_of, is_source
+
+            if is_source(X):
+                X = features_of(X, self.model_.feature_names, memory=self.memory)
         if isinstance(X, StorePart):
             if order == "input":
                 raise ParameterError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -40,6 +41,9 @@ class TakesTrainingRows(SharedArguments):
         source: RowSource
         labels: Any
         memory = parse_bytes(self.memory)
+        opened = self._opened(X, y, sample_weight)
+        if opened is not None:
+            X, y, sample_weight = opened
         store = as_store(X)
         y = in_memory(y, "y", client) if self._needs_y else None
         sample_weight = in_memory(sample_weight, "sample_weight", client)
@@ -54,7 +58,7 @@ class TakesTrainingRows(SharedArguments):
                 if sample_weight is None
                 else store.beside(sample_weight, "sample_weight", y_order)
             )
-        elif is_streamed(X, memory):
+        elif opened is not None or is_streamed(X, memory):
             if y is None and self._needs_y:
                 raise DataError(f"y is None; labels are needed beside a {type(X).__name__}")
             source = as_row_source(X, memory=memory, client=client)
@@ -81,10 +85,31 @@ class TakesTrainingRows(SharedArguments):
             raise DataError(f"sample_weight must be numbers: {error}") from None
         return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
 
+    def _opened(
+        self, X: Any, y: Any, sample_weight: Any, *, shuffle: bool = True
+    ) -> tuple[RowSource, Any, Any] | None:
+        """Rows, labels and weights of a source that has all of them; None for other rows.
+
+        Such a source is a callable, or is named together with the column of its labels.
+        """
+        is_path = isinstance(X, str | os.PathLike)
+        if not (isinstance(y, str) or callable(X) or (is_path and not self._needs_y)):
+            return None
+        # Imported here, as rows in memory do not need it.
+        from bigsvm.conversion.formats import Asked, is_source, rows_of
+
+        if not is_source(X):
+            return None
+        asked = Asked.of(y, sample_weight, memory=self.memory)
+        return rows_of(X, asked, shuffle=shuffle, cache_dir=self.cache_dir)
+
     def _to_score(
         self, X: Any, y: Any, sample_weight: Any, y_order: Order | None
     ) -> tuple[Any, Any, Any]:
         """Return the arguments of scikit-learn's `score`; without `y` a store's own labels."""
+        opened = self._opened(X, y, sample_weight, shuffle=False)
+        if opened is not None:
+            return opened
         store = as_store(X)
         y, sample_weight = in_memory(y, "y"), in_memory(sample_weight, "sample_weight")
         check_y_order(y_order, (y, sample_weight), beside_store=store is not None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from bigsvm.conversion.from_text import ConversionProgress
+    from bigsvm.conversion.writing import ConversionProgress
 
 LINE_EVERY = 10.0
 """Seconds between two plain lines of something that reports all the time."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.conversion.from_text import OnProgress
+    from bigsvm.conversion.writing import OnProgress
     from bigsvm.data.store import Store
 
 

@@ -1,0 +1,415 @@
+"""Tables that Arrow reads: Parquet, Feather and Arrow files, CSV with a header, lazy frames.
+
+Rows come in record batches, whose columns are made numbers here: booleans, whole numbers, floats
+and decimals. Words are labels only. The library is pyarrow, an extra.
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import ExitStack, contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from bigsvm.conversion.batches import Batch, Batches
+from bigsvm.conversion.parts import files_of
+from bigsvm.conversion.streams import open_bytes, open_source, source_size
+from bigsvm.data.frames import arrow_values, frame_type
+from bigsvm.data.rows import is_instance
+from bigsvm.data.signatures import HEAD_BYTES, separator_of
+from bigsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+
+    from bigsvm.conversion.columns import Columns
+    from bigsvm.conversion.streams import ByteStream, Source
+
+MOST_ROWS = 1 << 16
+"""Most rows of a batch: larger ones are not read faster."""
+MOST_CSV_BLOCK = 4 << 20
+"""Most bytes of CSV that are parsed together."""
+PARQUET, ARROW, STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+
+
+def check_library() -> None:
+    """Refuse to go on without pyarrow.
+
+    Raises
+    ------
+    DataError
+    """
+    try:
+        import pyarrow  # noqa: F401 (whether it is there)
+    except ImportError as error:
+        raise DataError(
+            f"tables are read by pyarrow ({error}); pip install 'bigsvm[tables]'"
+        ) from None
+
+
+class Part(NamedTuple):
+    """One file, or all of a lazy table.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    schema : pyarrow.Schema
+    batches : callable
+        Names of columns and a number of rows → record batches of these columns.
+    """
+
+    name: str
+    schema: Any
+    batches: Callable[[list[str], int], Iterator[Any]]
+
+
+class ArrowBatches(Batches):
+    """Rows of some parts, whose columns have the same names.
+
+    Parameters
+    ----------
+    parts : sequence of callables
+        Each opens a part; it is a context manager. All have the columns of the first one.
+    asked : Columns
+    size : int, optional
+        Bytes of all parts as stored.
+
+    Raises
+    ------
+    DataError
+        The first part cannot be read, lacks a column, or has one that is not of numbers.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Callable[[], Any]],
+        asked: Columns,
+        *,
+        size: int | None = None,
+    ) -> None:
+        self._parts, self.size, self.weighted = parts, size, asked.weight is not None
+        self._takes_all = asked.features is None
+        self._first = ExitStack()
+        part = self._first.enter_context(parts[0]())
+        self.name = part.name
+        self._columns = asked.of(part.schema.names, part.name)
+        self.feature_names = self._columns.features or ()
+        self.n_columns = len(self.feature_names)
+        self.dtype = self._type_of(part)
+        self._opened: Part | None = part
+
+    def batches(self, memory: int) -> Iterator[Batch]:
+        """Yield record batches of all parts, as numbers."""
+        names = [*(self.feature_names or ()), *self._columns.beside]
+        most, n_rows = memory // (2 * 8 * len(names)), 0
+        rows = max(1, min(MOST_ROWS, most))
+        for open_part in self._parts:
+            with self._first if self._opened is not None else ExitStack() as stack:
+                part = self._opened or stack.enter_context(open_part())
+                if self._opened is None:
+                    self._check_like_first(part)
+                self._opened = None
+                batches = read(part, part.batches(names, rows))
+                for table in batches:
+                    yield self._batch(part, table, n_rows, batches)
+                    n_rows += table.num_rows
+
+    def _type_of(self, part: Part) -> np.dtype[Any]:
+        empty = part.schema.empty_table().select(list(self.feature_names or ()))
+        try:
+            return frame_type(empty)
+        except DataError as error:
+            raise DataError(f"{part.name}: {error}") from None
+
+    def _check_like_first(self, part: Part) -> None:
+        self._columns.of(part.schema.names, part.name)
+        if self._takes_all:
+            self._columns.check_only(part.schema.names, part.name, self.name)
+        if self._type_of(part).itemsize > self.dtype.itemsize:
+            raise DataError(
+                f"{part.name}: has values of {self._type_of(part)}, but {self.name} of "
+                f"{self.dtype}; write both with the same types"
+            )
+
+    def _batch(self, part: Part, table: Any, first: int, following: Iterator[Any]) -> Batch:
+        features = table.select(list(self.feature_names or ()))
+        if any(column.null_count for column in features.columns):
+            raise self._missing(part, features, following)
+        beside = [
+            _beside(table.column(name), name, part.name, first) for name in self._columns.beside
+        ]
+        y = beside[0] if self._columns.label is not None else None
+        return Batch(arrow_values(features, self.dtype), y, beside[-1] if self.weighted else None)
+
+    def _missing(self, part: Part, table: Any, following: Iterator[Any]) -> DataError:
+        """Say which columns of a part have missing values, and how many, from a batch on."""
+        counts = dict.fromkeys(self.feature_names or (), 0)
+        n_rows = 0
+        while table is not None:
+            n_rows += table.num_rows
+            for name in counts:
+                counts[name] += table.column(name).null_count
+            table = next(following, None)
+        found = [f"{name!r} ({count})" for name, count in counts.items() if count]
+        return DataError(
+            f"{part.name}: values are missing in {', '.join(found[:5])}"
+            f"{f' and {len(found) - 5} more columns' if len(found) > 5 else ''}; fill them, or "
+            "leave out these rows or columns"
+        )
+
+
+def _beside(column: Any, name: str, where: str, first: int) -> Any:
+    """Labels or weights of a record batch, as an array of numbers or of words."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        row = first + column.is_null().to_pylist().index(True)
+        raise DataError(
+            f"{where}: column {name!r} has no value in row {row} (from 0); remove the row"
+        )
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif pa.types.is_temporal(kind) or pa.types.is_nested(kind):
+        raise DataError(
+            f"{where}: column {name!r} holds {kind}; labels and weights must be numbers or words"
+        )
+    return column.to_numpy(zero_copy_only=False)
+
+
+def read(part: Part, batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield the batches of a part, with Arrow's errors as ours.
+
+    Raises
+    ------
+    DataError
+    """
+    import pyarrow as pa
+
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(part.name, error) from error
+        if batch is None:
+            return
+        yield batch
+
+
+def _unreadable(name: str, error: Exception) -> DataError:
+    text = " ".join(str(error).split())
+    return DataError(f"{name}: cannot be read ({text}); check the file, or fetch it again")
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def files(sources: Sequence[Source], asked: Columns, *, memory: int) -> ArrowBatches:
+    """Open files of one data set: Parquet, Feather or Arrow, and CSV, each by its first bytes.
+
+    Parameters
+    ----------
+    sources : sequence of paths
+        Files, folders, patterns, URLs of fsspec; "-" is CSV from standard input. CSV may be
+        compressed.
+
+    Raises
+    ------
+    DataError, ParameterError
+    """
+    check_library()
+    found = files_of(sources)
+    sizes = [source_size(source) for source in found]
+    size = None if None in sizes else sum(size or 0 for size in sizes)
+    parts = [_Opener(source, asked, memory) for source in found]
+    return ArrowBatches(parts, asked, size=size)
+
+
+class _Opener:
+    """Opens a file when it is its turn."""
+
+    def __init__(self, source: Source, asked: Columns, memory: int) -> None:
+        self._source, self._asked, self._memory = source, asked, memory
+
+    @contextmanager
+    def __call__(self) -> Iterator[Part]:
+        import pyarrow as pa
+
+        name = str(self._source)
+        if name == "-":
+            with open_source(name, memory_bytes=self._memory // 2, kind="CSV") as stream:
+                yield self._csv(stream)
+            return
+        with open_bytes(name) as file:
+            head = file.read(HEAD_BYTES)
+            file.seek(0)
+            try:
+                if head.startswith(PARQUET):
+                    yield _parquet(name, file)
+                    return
+                if head.startswith((ARROW, STREAM)):
+                    yield _ipc(name, file, is_stream=head.startswith(STREAM))
+                    return
+            except (pa.ArrowException, OSError) as error:
+                raise _unreadable(name, error) from error
+        with open_source(name, memory_bytes=self._memory // 2, kind="CSV") as stream:
+            yield self._csv(stream)
+
+    def _csv(self, stream: ByteStream) -> Part:
+        block = max(1 << 16, min(MOST_CSV_BLOCK, self._memory // 64))
+        return _csv(stream, self._asked, block=block)
+
+
+def _parquet(name: str, file: IO[bytes]) -> Part:
+    from pyarrow.parquet import ParquetFile
+
+    # With a buffer, columns are read page by page, not a whole row group at once.
+    opened = ParquetFile(file, buffer_size=1 << 18, pre_buffer=False)
+
+    def batches(columns: list[str], rows: int) -> Iterator[Any]:
+        yield from opened.iter_batches(batch_size=rows, columns=columns, use_threads=False)
+
+    return Part(name, opened.schema_arrow, batches)
+
+
+def _ipc(name: str, file: IO[bytes], *, is_stream: bool) -> Part:
+    from pyarrow import ipc
+
+    opened = ipc.open_stream(file) if is_stream else ipc.open_file(file)
+
+    def batches(columns: list[str], rows: int) -> Iterator[Any]:
+        whole = opened if is_stream else map(opened.get_batch, range(opened.num_record_batches))
+        for batch in whole:
+            yield from sliced(batch.select(columns), rows)
+
+    return Part(name, opened.schema, batches)
+
+
+def sliced(batch: Any, rows: int) -> Iterator[Any]:
+    """Yield a record batch, or a table, in parts of at most so many rows."""
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+class _Bytes(io.RawIOBase):
+    """A stream of decompressed bytes whose first ones have been read, for Arrow."""
+
+    def __init__(self, head: bytes, stream: ByteStream) -> None:
+        self._head, self._stream = memoryview(head), stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        target = memoryview(buffer).cast("B")
+        if not self._head:
+            return self._stream.readinto(target)
+        piece = self._head[: len(target)]
+        self._head = self._head[len(target) :]
+        target[: len(piece)] = piece
+        return len(piece)
+
+
+def _csv(stream: ByteStream, asked: Columns, *, block: int) -> Part:
+    """Open CSV; types are those of the first block, in which whole numbers become float64."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    head = memoryview(bytearray(block))
+    head = head[: stream.readinto(head)]
+    sample = bytes(head)
+    is_whole = len(sample) < block
+    if not is_whole:
+        sample = sample[: sample.rfind(b"\n") + 1]
+    parse = csv.ParseOptions(delimiter=separator_of(sample.split(b"\n", 1)[0]))
+    options = csv.ReadOptions(use_threads=False, block_size=block)
+    try:
+        found = csv.read_csv(io.BytesIO(sample), read_options=options, parse_options=parse)
+        kinds = {field.name: _type_of_csv(field, asked) for field in found.schema}
+        reader = csv.open_csv(
+            pa.PythonFile(_Bytes(bytes(head), stream), mode="r"),
+            read_options=options,
+            parse_options=parse,
+            convert_options=csv.ConvertOptions(column_types=kinds, strings_can_be_null=True),
+        )
+    except pa.ArrowException as error:
+        raise _unreadable(stream.name, error) from error
+
+    def batches(columns: list[str], rows: int) -> Iterator[Any]:
+        for batch in reader:
+            yield from sliced(_labels_of_text(batch.select(columns), asked.label), rows)
+
+    return Part(stream.name, reader.schema, batches)
+
+
+def _type_of_csv(field: Any, asked: Columns) -> Any:
+    """Type of a column of CSV: words for labels, which are made numbers later; else floats."""
+    import pyarrow as pa
+
+    if field.name == asked.label:
+        return pa.string()
+    is_number = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
+    return pa.float64() if is_number else field.type
+
+
+def _labels_of_text(batch: Any, label: str | None) -> Any:
+    """Return a record batch whose labels are numbers if all of them are."""
+    import pyarrow as pa
+
+    place = -1 if label is None else batch.schema.get_field_index(label)
+    if place < 0:
+        return batch
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return batch.set_column(place, label, batch.column(place).cast(kind))
+        except pa.ArrowInvalid:
+            continue
+    return batch
+
+
+# -- tables of other libraries that are read lazily ---------------------------------------------
+
+
+def is_lazy_table(X: object) -> bool:
+    """Whether `X` is a data set or reader of Arrow, or a lazy frame of Polars."""
+    return (
+        is_instance(X, "pyarrow.dataset", "Dataset")
+        or is_instance(X, "pyarrow", "RecordBatchReader")
+        or is_instance(X, "polars", "LazyFrame")
+    )
+
+
+def lazy_table(X: Any, asked: Columns) -> ArrowBatches:
+    """Open a data set or reader of Arrow, or a lazy frame of Polars."""
+    name = type(X).__name__
+
+    @contextmanager
+    def open_part() -> Iterator[Part]:
+        if is_instance(X, "polars", "LazyFrame"):
+            check_library()
+            yield Part(name, X.head(0).collect().to_arrow().schema, _polars_batches)
+        elif hasattr(X, "to_batches"):
+            yield Part(name, X.schema, _dataset_batches)
+        else:
+            yield Part(name, X.schema, _reader_batches)
+
+    def _polars_batches(columns: list[str], rows: int) -> Iterator[Any]:
+        for frame in X.select(columns).collect_batches(chunk_size=rows):
+            for batch in frame.to_arrow().to_batches():
+                yield from sliced(batch, rows)
+
+    def _dataset_batches(columns: list[str], rows: int) -> Iterator[Any]:
+        yield from X.to_batches(
+            columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=0,
+            use_threads=False,
+        )  # fmt: skip
+
+    def _reader_batches(columns: list[str], rows: int) -> Iterator[Any]:
+        for batch in X:
+            yield from sliced(batch.select(columns), rows)
+
+    return ArrowBatches([open_part], asked)

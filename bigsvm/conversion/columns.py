@@ -1,0 +1,94 @@
+"""Which columns of a table are features, which one is the label, and which one the weight."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from bigsvm.errors import DataError, ParameterError, brief
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SHOWN = 5
+"""Most names that a message lists."""
+
+
+class Columns(NamedTuple):
+    """What is asked of a table.
+
+    Attributes
+    ----------
+    label : str or None
+        Column of the labels or targets; None where none are needed.
+    weight : str or None
+        Column of the weights.
+    features : tuple of str or None
+        Columns of X, in this order; None for all that are neither label nor weight.
+    """
+
+    label: str | None = None
+    weight: str | None = None
+    features: tuple[str, ...] | None = None
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Label and weight, as far as they are asked for."""
+        return tuple(name for name in (self.label, self.weight) if name is not None)
+
+    def of(self, names: Sequence[str], where: str) -> Columns:
+        """Return the same with the features named, for a table that has columns of these names.
+
+        Raises
+        ------
+        DataError
+            A column is missing, or occurs twice.
+        ParameterError
+            A column is asked for as two things.
+        """
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise DataError(f"{where}: has {listed(twice)} more than once; give each its own name")
+        asked = [*self.beside, *(self.features or ())]
+        both = [name for name, count in Counter(asked).items() if count > 1]
+        if both:
+            raise ParameterError(
+                f"column {both[0]!r} is asked for twice, as label, weight or one of the columns; "
+                "name it once"
+            )
+        missing = [name for name in asked if name not in names]
+        if missing:
+            near = difflib.get_close_matches(missing[0], names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f", but {listed(names)}"
+            raise DataError(f"{where}: there is no column {missing[0]!r}{hint}")
+        if self.features is not None:
+            return self
+        features = tuple(name for name in names if name not in self.beside)
+        if not features:
+            raise DataError(f"{where}: there is no column but {listed(self.beside)}; X needs one")
+        return self._replace(features=features)
+
+    def check_only(self, names: Sequence[str], where: str, first: str) -> None:
+        """Refuse a further table of a data set that has columns which the first one lacks.
+
+        The order of the columns does not matter, as they are read by name.
+
+        Raises
+        ------
+        DataError
+        """
+        known = {*(self.features or ()), *self.beside}
+        more = [name for name in names if name not in known]
+        if more:
+            raise DataError(
+                f"{where}: has {listed(more)}, which {first} lacks; all files of a data set must "
+                "have the same columns"
+            )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name a few columns for a message."""
+    shown = ", ".join(map(brief, names[:SHOWN]))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"column{'s' if len(names) > 1 else ''} {shown}{more}"

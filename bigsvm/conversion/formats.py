@@ -1,0 +1,262 @@
+"""The table of doors: which sources there are, and what opens each."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bigsvm.conversion import array_files, arrow
+from bigsvm.conversion.batches import Batches, write_batches
+from bigsvm.conversion.callables import CalledBatches
+from bigsvm.conversion.columns import Columns
+from bigsvm.conversion.parts import files_of
+from bigsvm.conversion.writing import memory_bytes
+from bigsvm.data.far_workspace import workspace_at
+from bigsvm.data.place import Place
+from bigsvm.data.schema import KEY
+from bigsvm.data.signatures import HEAD_BYTES
+from bigsvm.data.store import open_place
+from bigsvm.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bigsvm.conversion.writing import OnProgress
+    from bigsvm.data.row_source import RowSource
+
+Path_ = str | os.PathLike[str]
+
+
+class Asked(NamedTuple):
+    """What is asked of a source.
+
+    Attributes
+    ----------
+    columns : Columns
+    rows : str or None
+        Array or group of a file that has the rows, such as ``"layers/counts"``.
+    memory : int
+        Bytes that may be used.
+    """
+
+    columns: Columns
+    rows: str | None
+    memory: int
+
+    @classmethod
+    def of(
+        cls,
+        label: Any,
+        weight: Any,
+        *,
+        features: Sequence[str] | None = None,
+        rows: str | None = None,
+        memory: str | int,
+    ) -> Asked:
+        """Check what is asked for.
+
+        Raises
+        ------
+        ParameterError
+            Label or weight is no name, or memory is too little.
+        """
+        for name, value in (("y", label), ("sample_weight", weight)):
+            if not isinstance(value, str | None):
+                raise ParameterError(
+                    f"{name} is a {type(value).__name__}; beside a file, a lazy table or batches "
+                    "it must be the name of a column or array of theirs"
+                )
+        chosen = None if features is None else tuple(features)
+        return cls(Columns(label, weight, chosen), rows, memory_bytes(memory))
+
+
+class Door(NamedTuple):
+    """One way in.
+
+    Attributes
+    ----------
+    name : str
+    opens : callable
+        Whether it opens a source, given this, and the first bytes if it is one file.
+    open : callable
+        Given the source, or the paths of its files, and what is asked.
+    has_columns : bool
+        Whether columns are chosen by their names.
+    """
+
+    name: str
+    opens: Callable[[Any, bytes], bool]
+    open: Callable[[Any, Asked], Batches | array_files.Arrays]
+    has_columns: bool = False
+
+
+def _one(path: Any) -> str:
+    """Return the one path of a format whose data sets are one file.
+
+    Raises
+    ------
+    DataError
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if len(paths) > 1:
+        raise DataError(
+            f"{os.fspath(paths[0])}: several files are one data set only if they are Parquet, "
+            "Arrow or CSV; give one file"
+        )
+    return os.fspath(paths[0])
+
+
+DOORS = (
+    Door("batches", lambda X, _: callable(X), lambda X, asked: CalledBatches(X)),
+    Door(
+        "lazy tables",
+        lambda X, _: arrow.is_lazy_table(X),
+        lambda X, asked: arrow.lazy_table(X, asked.columns),
+        has_columns=True,
+    ),
+    Door(
+        "Zarr",
+        lambda X, _: isinstance(X, str | os.PathLike) and array_files.is_zarr(X),
+        lambda X, asked: array_files.open_zarr(_one(X), asked.columns, rows=asked.rows),
+    ),
+    Door(
+        "npy",
+        lambda _, head: head.startswith(array_files.NPY),
+        lambda X, asked: array_files.open_npy(_one(X), asked.columns),
+    ),
+    Door(
+        "npz",
+        lambda _, head: head.startswith(array_files.ZIP),
+        lambda X, asked: array_files.open_npz(_one(X), asked.columns, memory=asked.memory),
+    ),
+    Door(
+        "HDF5",
+        lambda _, head: head.startswith(array_files.HDF5),
+        lambda X, asked: array_files.open_hdf5(_one(X), asked.columns, rows=asked.rows),
+    ),
+    Door(
+        "tables",  # the last one, as CSV has no first bytes of its own
+        lambda X, _: True,
+        lambda X, asked: arrow.files(X, asked.columns, memory=asked.memory),
+        has_columns=True,
+    ),
+)
+"""In the order in which they are asked. A new format is a file and a line here."""
+
+
+class Opened(NamedTuple):
+    """Rows of a source, and what belongs to them.
+
+    Attributes
+    ----------
+    rows : RowSource
+    y, weight : (n,) array or None
+    """
+
+    rows: RowSource
+    y: Any
+    weight: Any
+
+
+def is_source(X: object) -> bool:
+    """Whether `X` is opened by a door: a path, or several, of no store; batches; a lazy table."""
+    if isinstance(X, str | os.PathLike):
+        return not _is_store(X)
+    if isinstance(X, list | tuple) and X and isinstance(X[0], str | os.PathLike):
+        return True
+    return arrow.is_lazy_table(X) or (callable(X) and not hasattr(X, "__array__"))
+
+
+def _is_store(path: Path_) -> bool:
+    metadata = Path(path) / "zarr.json"
+    if "://" in os.fspath(path):
+        return os.fspath(path).rstrip("/").endswith(".zarr")
+    try:
+        return f'"{KEY}"' in metadata.read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def opened(source: Any, asked: Asked) -> Batches | array_files.Arrays:
+    """Open a source by the first door that knows it.
+
+    Parameters
+    ----------
+    source : path, sequence of paths, callable, or lazy table
+
+    Raises
+    ------
+    DataError
+        No door knows it, or it cannot be read.
+    ParameterError
+        What is asked for has no meaning for it.
+    """
+    door, paths = _door_of(source)
+    if asked.rows is not None and door.name not in ("Zarr", "HDF5"):
+        raise ParameterError(f"rows={asked.rows!r} names an array of HDF5 or Zarr; leave it out")
+    return door.open(paths, asked)
+
+
+def _door_of(source: Any) -> tuple[Door, Any]:
+    """Return the door of a source, and the paths of its files if it has some."""
+    head, paths = b"", source
+    if isinstance(source, str | os.PathLike) and not array_files.is_zarr(source):
+        paths = files_of([source])
+    elif isinstance(source, list | tuple):
+        paths = files_of(source)
+    if isinstance(paths, list):
+        head = _head_of(paths[0])
+    return next(door for door in DOORS if door.opens(paths, head)), paths
+
+
+def _head_of(path: Path_) -> bytes:
+    """First bytes of a local file; none of others, which a door looks at itself."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def features_of(source: Any, names: Sequence[str] | None, *, memory: str | int) -> RowSource:
+    """Rows of a source without their labels, in its order; columns of a table by their names."""
+    if not _door_of(source)[0].has_columns:
+        names = None
+    return rows_of(source, Asked.of(None, None, features=names, memory=memory), shuffle=False).rows
+
+
+def rows_of(
+    source: Any,
+    asked: Asked,
+    *,
+    shuffle: bool = True,
+    cache_dir: Path_ | None = None,
+    report: OnProgress = lambda _: None,
+) -> Opened:
+    """Open a source for more than one pass: where it is, or through a temporary store.
+
+    Parameters
+    ----------
+    cache_dir : path, optional
+        Folder for the temporary store, which is removed with the rows; by default the system's.
+    """
+    found = opened(source, asked)
+    if not isinstance(found, Batches):
+        return Opened(found.rows(asked.memory), found.y, found.weight)
+    folder = tempfile.TemporaryDirectory(prefix="bigsvm-rows-", dir=cache_dir)
+    place = Place.of(Path(folder.name) / "rows.zarr", None, name="cache_dir")
+    try:
+        with workspace_at(place, overwrite=False, cache_dir=None) as work:
+            seed = 0 if shuffle else None
+            write_batches(work, found, seed=seed, budget=asked.memory, report=report)
+            work.commit()
+        store = open_place(place)
+    except BaseException:
+        folder.cleanup()
+        raise
+    rows = store.rows
+    weakref.finalize(rows, folder.cleanup)
+    return Opened(rows, store.labels(), store.sample_weight())
