@@ -4,7 +4,7 @@ import os
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,8 @@ from bigsvm.cli.options import (
     CacheDirOfUrl,
     Json,
     Memory,
-    OptionGroup,
     Quiet,
-    ZeroBased,
+    ReadOptions,
     given,
     is_given,
 )
@@ -25,6 +24,7 @@ from bigsvm.report.progress import Display
 
 if TYPE_CHECKING:
     from bigsvm.conversion.libsvm import TextCounts
+    from bigsvm.data.store import Store
 
 
 class Layout(StrEnum):
@@ -43,8 +43,8 @@ class DType(StrEnum):
 
 
 @dataclass(frozen=True)
-class StoreOptions(OptionGroup):
-    """What a store is made of text like."""
+class StoreOptions(ReadOptions):
+    """How rows are read, and what a store is made of them like."""
 
     shuffle: bool = given(
         True,
@@ -53,17 +53,48 @@ class StoreOptions(OptionGroup):
         "--shuffle/--no-shuffle",
     )
     seed: int = given(0, "Of that order.")
-    zero_based: ZeroBased = given(
-        ZeroBased.AUTO, "Whether the first column has index 0; auto: if index 0 occurs anywhere."
-    )
     layout: Layout = given(
         Layout.AUTO, "How X is stored; auto: dense if a quarter of it is not zero."
     )
     dense: bool = given(False, "The same as --layout dense.")
     sparse: bool = given(False, "The same as --layout sparse.")
-    features: int | None = given(None, "Number of columns.", min=1, show_default="as many as occur")
-    dtype: DType = given(DType.FLOAT32, "Type of the values.")
-    strict: bool = given(False, "Refuse comments, empty lines, qid and a missing last newline.")
+    n_features: int | None = given(
+        None,
+        "Of LIBSVM text: number of columns.",
+        "--features", min=1, show_default="as many as occur",
+    )  # fmt: skip
+    dtype: DType | None = given(
+        None, "Type of the values.", show_default="float32 for text, else as the columns are"
+    )
+    strict: bool = given(
+        False, "Of LIBSVM text: refuse comments, empty lines, qid and a missing last newline."
+    )
+
+
+def _of_table(
+    sources: list[str],
+    store: str,
+    wanted: StoreOptions,
+    *,
+    memory: str,
+    **options: Any,  # noqa: ANN401 (those of `written`)
+) -> "Store":
+    """Write the rows of files whose columns have names as a store."""
+    from bigsvm.conversion.formats import Asked
+    from bigsvm.conversion.from_arrays import batches_of, written
+    from bigsvm.conversion.writing import check_seed
+    from bigsvm.data.place import Place
+
+    check_seed(wanted.seed)
+    asked = Asked.of(
+        wanted.label, wanted.weight, features=wanted.features, rows=wanted.rows, memory=memory
+    )
+    source = sources[0] if len(sources) == 1 else sources
+    return written(
+        Place.of(store), batches_of(source, asked), budget=asked.memory,
+        dtype=None if wanted.dtype is None else wanted.dtype.value,
+        seed=wanted.seed if wanted.shuffle else None, **options,
+    )  # fmt: skip
 
 
 def command(
@@ -73,8 +104,9 @@ def command(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="LIBSVM text, together one data set: files, folders of them, or patterns in "
-            "quotes; gzip, bzip2, xz and zstd are decompressed, - is standard input.",
+            help="LIBSVM text, or with --label Parquet, Arrow, CSV, HDF5, h5ad, npy, npz or Zarr; "
+            "together one data set: files, folders of them, or patterns in quotes; gzip, bzip2, xz "
+            "and zstd are decompressed, - is standard input.",
         ),
     ],
     store: Annotated[
@@ -92,10 +124,11 @@ def command(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert LIBSVM text of any size to a store, in bounded memory.
+    """Convert LIBSVM text, or files of other programs, to a store, in bounded memory.
 
-    The text is read once, checked, and written as a Zarr store with checksums, its rows in random
-    order. An interrupted conversion leaves nothing that could be taken for a store.
+    The rows are read once, checked, and written as a Zarr store with checksums, in random order.
+    Files of other programs need the name of their column of labels, --label. An interrupted
+    conversion leaves nothing that could be taken for a store.
 
     \b
     Examples:
@@ -103,11 +136,19 @@ def command(
       bigsvm convert day1.txt.gz day2.txt.gz both.zarr --memory 4GB
       zcat train.gz | bigsvm convert - train.zarr --features 780
       bigsvm convert train.libsvm s3://bucket/train.zarr
+      bigsvm convert houses.csv houses.zarr --label price
+      bigsvm convert parts/*.parquet train.zarr --label target --weight weight
+      bigsvm convert cells.h5ad cells.zarr --label kind --rows layers/counts
     """
     if wanted.dense + wanted.sparse + (wanted.layout is not Layout.AUTO) > 1:
         raise typer.BadParameter("give one of --dense, --sparse and --layout")
     if is_given(context, "seed") and not wanted.shuffle:
         raise typer.BadParameter("--seed is of the random order, which --no-shuffle does without")
+    if wanted.names_columns:
+        for name in ("zero_based", "n_features", "strict", "threads"):
+            if is_given(context, name):
+                option = "features" if name == "n_features" else name.replace("_", "-")
+                raise typer.BadParameter(f"--{option} is for LIBSVM text, which has no --label")
     layout = Layout.DENSE if wanted.dense else Layout.SPARSE if wanted.sparse else wanted.layout
     started = time.monotonic()
     counts: list[TextCounts] = []
@@ -115,9 +156,19 @@ def command(
         from bigsvm.conversion.from_text import convert
         from bigsvm.conversion.parts import files_of
 
-        read = [os.fspath(source) for source in files_of(sources)]
+        read = (
+            sources if wanted.names_columns else [os.fspath(source) for source in files_of(sources)]
+        )
         check_apart(read, {"STORE": store}, {"--cache-dir": cache_dir})
         with interruption.raising():
+            if wanted.names_columns:
+                made = _of_table(
+                    sources, store, wanted, memory=memory, layout=layout.value,
+                    overwrite=overwrite, cache_dir=cache_dir,
+                    report=watched(display, interruption),
+                )  # fmt: skip
+                say_store(made, "converted", time.monotonic() - started, json=json)
+                return
             made = convert(
                 sources,
                 store,
@@ -126,8 +177,8 @@ def command(
                 seed=wanted.seed,
                 zero_based=wanted.zero_based.value,
                 layout=layout.value,
-                n_features=wanted.features,
-                dtype=wanted.dtype.value,
+                n_features=wanted.n_features,
+                dtype="float32" if wanted.dtype is None else wanted.dtype.value,
                 strict=wanted.strict,
                 overwrite=overwrite,
                 cache_dir=cache_dir,

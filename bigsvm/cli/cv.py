@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from bigsvm.budget import show_bytes
-from bigsvm.cli.options import Rows, ZeroBased, ZeroBasedText
+from bigsvm.cli.options import ReadOptions, Rows
 from bigsvm.cli.outputs import check_apart, say_result
 from bigsvm.cli.runs import check_is_read_again
 from bigsvm.cli.selecting import FoldOptions, FoldTrainingOptions, opened_fits
@@ -23,7 +23,7 @@ def command(
     *,
     store: Rows,
     folds: FoldOptions,
-    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    read: ReadOptions,
     options: SessionOptions,
     training: FoldTrainingOptions,
 ) -> None:
@@ -41,7 +41,7 @@ def command(
       bigsvm cv train.libsvm --folds 10 --scoring accuracy --scoring roc_auc --checkpoint cv
       bigsvm cv houses.zarr --formulation eps-svr --folds folds.txt
     """
-    run, checkpoint = training.run_on(store, zero_based), training.checkpoint
+    run, checkpoint = training.run_on(store, read), training.checkpoint
     if checkpoint is not None:
         check_is_read_again(run.source)
     check_used(context, run, checkpoint)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bigsvm import folders
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.options import CacheDir, Memory, OptionGroup, ZeroBased, ZeroBasedText, is_given
+from bigsvm.cli.options import CacheDir, Memory, ReadOptions, ZeroBased, is_given
 from bigsvm.errors import (
     BigsvmError,
     DataError,
@@ -22,7 +22,7 @@ from bigsvm.files import is_url
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import typer
 
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
     from bigsvm.report.progress import Display
 
 _PREFIX = "bigsvm-text-"
+COLUMN_OPTIONS = ("label", "weight", "columns", "rows")
+"""Options for rows whose columns have names."""
 _SMALLEST_CONVERSION = 32 << 20
 """The least that `convert` accepts. A budget below it is for training alone."""
 
 
 @dataclass(frozen=True)
-class TextOptions(OptionGroup):
-    """How rows are read: LIBSVM text becomes a temporary store."""
+class TextOptions(ReadOptions):
+    """How rows are read that become a temporary store."""
 
     memory: Memory = "1GB"
     cache_dir: CacheDir = None
-    zero_based: ZeroBasedText = ZeroBased.AUTO
 
 
 def is_standard_input(source: str) -> bool:
@@ -168,12 +169,20 @@ def check_text_options(context: typer.Context, source: str, *more: str) -> None:
     ------
     ParameterError
     """
-    for option in ("zero_based", *more):
-        if is_given(context, option) and not is_text(source):
+    is_table = any(is_given(context, option) for option in COLUMN_OPTIONS)
+    if is_table and is_given(context, "zero_based"):
+        raise ParameterError("--zero-based is for LIBSVM text, which has no columns with names")
+    for option in (*COLUMN_OPTIONS, "zero_based", *more):
+        if is_given(context, option) and not (is_table or is_text(source)):
             raise ParameterError(
                 f"--{option.replace('_', '-')} is for LIBSVM text, and {source} is a store; leave "
                 "it out"
             )
+
+
+def has_columns(source: str, options: ReadOptions, features: Sequence[str] | None) -> bool:
+    """Whether rows have columns with names: they are asked for, or the model has them."""
+    return options.names_columns or (features is not None and is_text(source))
 
 
 @contextmanager
@@ -187,8 +196,9 @@ def opened(
     n_features: int | None = None,
     min_features: int | None = None,
     dtype: Literal["float32", "float64"] = "float32",
+    features: Sequence[str] | None = None,
 ) -> Iterator[Store]:
-    """Open a store, or convert LIBSVM text to one that is removed afterwards.
+    """Open a store, or convert other rows to one that is removed afterwards.
 
     Parameters
     ----------
@@ -204,7 +214,9 @@ def opened(
     min_features : int or None
         Smallest number of columns, without `n_features`.
     dtype : {"float32", "float64"}
-        Type of the temporary store.
+        Type of the temporary store of text.
+    features : sequence of str or None
+        Names of the columns of a model, by which those of a file are chosen.
     """
     from bigsvm.data.store import open_store
     from bigsvm.data.workspace import put_back
@@ -215,7 +227,8 @@ def opened(
     is_local = not is_standard_input(source) and "://" not in source
     if is_local:
         put_back(Path(source))
-    if not is_text(source):
+    is_table = has_columns(source, options, features)
+    if not (is_table or is_text(source)):
         yield open_store(source)
         return
     if is_local and not Path(source).exists():
@@ -224,11 +237,17 @@ def opened(
     from bigsvm.conversion.from_text import convert
 
     with temporary_folder(options.cache_dir) as folder:
-        display.line(
-            f"{source} is LIBSVM text: converting it to a temporary store in {folder.parent}"
-        )
+        what = "has columns with names" if is_table else "is LIBSVM text"
+        display.line(f"{source} {what}: converting it to a temporary store in {folder.parent}")
         name = f"the temporary store of {source} in {folder.parent} (--cache-dir)"
         with _called(folder / "data.zarr", name):
+            if is_table:
+                with interruption.raising():
+                    yield _store_of_table(
+                        source, folder / "data.zarr", options, features,
+                        max(memory, _SMALLEST_CONVERSION), watched(display, interruption),
+                    )  # fmt: skip
+                return
             try:
                 with interruption.raising():
                     store = convert(
@@ -251,6 +270,26 @@ def opened(
                 raise
             interruption.check()
             yield store
+
+
+def _store_of_table(
+    source: str,
+    path: Path,
+    options: TextOptions,
+    features: Sequence[str] | None,
+    memory: int,
+    report: OnProgress,
+) -> Store:
+    """Write the rows of a file with named columns as a store."""
+    from bigsvm.conversion.formats import Asked
+    from bigsvm.conversion.from_arrays import batches_of, written
+    from bigsvm.data.place import Place
+
+    asked = Asked.of(
+        options.label, options.weight, features=options.features or features, rows=options.rows,
+        memory=memory,
+    )  # fmt: skip
+    return written(Place.of(path), batches_of(source, asked), budget=memory, report=report)
 
 
 @contextmanager

@@ -156,6 +156,39 @@ ZeroBasedText = Annotated[
 ]
 
 
+@dataclasses.dataclass(frozen=True)
+class ReadOptions(OptionGroup):
+    """How rows are read that are no store: LIBSVM text, or files with named columns."""
+
+    zero_based: ZeroBasedText = ZeroBased.AUTO
+    label: str | None = given(
+        None,
+        "Of Parquet, Arrow, CSV, HDF5, h5ad, npy, npz and Zarr: the column or array of labels.",
+        metavar="COLUMN",
+    )
+    weight: str | None = given(None, "The same for the weights of rows.", metavar="COLUMN")
+    columns: str | None = given(
+        None,
+        "Columns that are used, with commas between them; without it all others.",
+        metavar="NAMES",
+    )
+    rows: str | None = given(
+        None,
+        "Of HDF5 and Zarr: the array or group of rows, as layers/counts; without it X.",
+        metavar="NAME",
+    )
+
+    @property
+    def features(self) -> list[str] | None:
+        """Names of the columns that are used."""
+        return None if self.columns is None else self.columns.split(",")
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether the rows have columns with names."""
+        return any((self.label, self.weight, self.columns, self.rows))
+
+
 def parse_seconds(text: str, option: str) -> float:
     """Read a duration: ``60``, ``60s``, ``5m``, ``2h``.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from bigsvm.budget import show_bytes
-from bigsvm.cli.options import Rows, ZeroBased, ZeroBasedText
+from bigsvm.cli.options import ReadOptions, Rows
 from bigsvm.cli.outputs import check_apart, say_result
 from bigsvm.cli.session import SessionOptions, opened_session
 from bigsvm.cli.train import TrainingOptions, check_used
@@ -21,7 +21,7 @@ def command(
     context: typer.Context,
     *,
     store: Rows,
-    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    read: ReadOptions,
     options: SessionOptions,
     training: TrainingOptions,
 ) -> None:
@@ -37,7 +37,7 @@ def command(
     """
     from bigsvm.fit.forecast import forecast
 
-    run = training.run_on(store, zero_based)
+    run = training.run_on(store, read)
     check_used(context, run, training.checkpoint)
     check_apart((run.source,), {"--log": options.log}, {"--cache-dir": run.cache_folder})
     parameters = run.training_parameters(training.checkpoint)

@@ -16,6 +16,7 @@ from bigsvm.cli.inputs import (
     check_order,
     check_text_options,
     for_columns_of,
+    has_columns,
     load_model,
     opened,
 )
@@ -128,6 +129,8 @@ def command(
     Examples:
       bigsvm predict test.zarr model.safetensors
       bigsvm predict test.libsvm model.safetensors --output predicted.txt
+      bigsvm predict new.parquet model.safetensors --output predicted.txt
+      bigsvm predict test.csv model.safetensors --label price
       bigsvm predict test.zarr model.safetensors -o values.txt --decision-function --json
       bigsvm predict test.zarr model.safetensors -o probabilities.txt --probability
       bigsvm predict test.zarr model.safetensors --scheduler tcp://10.0.0.5:8786
@@ -161,6 +164,7 @@ def command(
                 first_index=trained.first_index,
                 min_features=trained.n_features,
                 dtype="float64" if trained.support_vectors.dtype == "float64" else "float32",
+                features=trained.feature_names,
             ) as rows,
             _file_of(path) as target,
             session.workers() as workers,
@@ -173,7 +177,8 @@ def command(
                 trained, rows, budget, threads=threads, client=workers,
                 on_progress=RowsProgress(session.display, "predicting", rows.rows.n_rows),
             )  # fmt: skip
-            measures = _predict(trained, rows, decide, target, written)
+            has_labels = not has_columns(store, text, trained.feature_names) or bool(text.label)
+            measures = _predict(trained, rows, decide, target, written, has_labels=has_labels)
             n_rows, costs = rows.rows.n_rows, _costs(workers)
     _print(
         {
@@ -230,16 +235,18 @@ def _predict(
     decide: "Callable[..., NDArray[np.int64]]",
     target: Path | None,
     written: WrittenOptions,
+    *,
+    has_labels: bool,
 ) -> dict[str, Any]:
     """Predict all rows, write what is wanted to the target, and compare with what is known.
 
-    `decide` is what `deciding` returns.
+    `decide` is what `deciding` returns. Without labels there is nothing to compare with.
     """
     from bigsvm.report import quality
 
     names = [-1.0, 1.0] if model.kind == "one-class" else model.classes
     labels = store.labels()
-    true = None if names is None else quality.codes_of(labels, names)
+    true = quality.codes_of(labels, names) if has_labels and names is not None else None
     score = None
     if true is not None and model.calibration is not None and model.n_probabilities:
         score = quality.ProbabilityScore()
@@ -265,7 +272,8 @@ def _predict(
             else:
                 made = kept_probabilities(model, room) if written.probability else None
                 write_labels(target, codes, original, classes=names, probabilities=made)
-        measures = _measures(model, names, codes, true, labels, room)
+        known = labels if has_labels else None
+        measures = _measures(model, names, codes, true, known, room)
     return measures if score is None else measures | score.record()
 
 
@@ -357,7 +365,7 @@ def _measures(
     names: "Sequence[float] | Sequence[str] | None",
     codes: "NDArray[np.int64]",
     true: "NDArray[np.int64] | None",
-    labels: "NDArray[Any]",
+    labels: "NDArray[Any] | None",
     values: Any,  # noqa: ANN401 (what `room_for` gives)
 ) -> dict[str, Any]:
     """Compare predictions with what is known of the rows."""
@@ -365,7 +373,9 @@ def _measures(
 
     measures: dict[str, Any] = {"accuracy": None, "n_correct": None}
     if traits_of(model.formulation).learns == "targets":
-        return measures if labels.dtype == object else measures | quality.of_targets(values, labels)
+        if labels is None or labels.dtype == object:
+            return measures
+        return measures | quality.of_targets(values, labels)
     if model.kind == "one-class":
         measures["n_outliers"] = int((codes == 0).sum())
     if true is None or names is None:

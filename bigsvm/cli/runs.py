@@ -15,7 +15,7 @@ import xxhash
 
 from bigsvm.budget import show_bytes
 from bigsvm.cli.inputs import is_standard_input
-from bigsvm.cli.options import ZeroBased
+from bigsvm.cli.options import ReadOptions, ZeroBased
 from bigsvm.declared import check_fields, is_kind, within
 from bigsvm.errors import CheckpointError, ParameterError
 from bigsvm.files import open_regular, parse_json, replace_synced
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.parameters import TrainingParameters
     from bigsvm.report.describe import Lines
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 COUNTS = ("n_sweeps", "rows_done", "n_iter", "n_pairs", "n_finished")
 NUMBERS = ("seconds", "gap", "objective")
 """Counters and numbers of a saved run that are shown."""
@@ -50,6 +50,10 @@ FIELDS = {
     "model": _is_name,
     "cache_dir": (_is_name, None),
     "zero_based": {str(way) for way in ZeroBased},
+    "label": (_is_name, None),
+    "weight": (_is_name, None),
+    "columns": (_is_name, None),
+    "rows": (_is_name, None),
     "parameters": dict,
 }
 """Fields of a record, which are those of a `Run`."""
@@ -64,12 +68,14 @@ class Run:
     Attributes
     ----------
     source : str
-        Absolute path of a store or of LIBSVM text, or a URL.
+        Absolute path of a store, or of what becomes one, or a URL.
     model : str
         Absolute path of the model to be written, or a URL.
     cache_dir : str or None
     zero_based : str
         Whether column 0 of LIBSVM text is index 0.
+    label, weight, columns, rows : str or None
+        As `ReadOptions` has them.
     parameters : dict
         Those of `TrainingParameters` as JSON: without infinities, weights by label as pairs.
     """
@@ -78,12 +84,23 @@ class Run:
     model: str
     cache_dir: str | None = None
     zero_based: str = "auto"
+    label: str | None = None
+    weight: str | None = None
+    columns: str | None = None
+    rows: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def cache_folder(self) -> Path | None:
         """Folder for temporary files; None is the system's."""
         return None if self.cache_dir is None else Path(self.cache_dir)
+
+    @property
+    def read(self) -> ReadOptions:
+        """How the rows are read."""
+        names = (field.name for field in fields(ReadOptions))
+        values = {name: getattr(self, name) for name in names}
+        return ReadOptions(**{**values, "zero_based": ZeroBased(self.zero_based)})
 
     def training_parameters(self, checkpoint: Path | None) -> TrainingParameters:
         """Build what `train_model` takes."""
@@ -125,7 +142,7 @@ class Run:
 
     def updated(self, changes: dict[str, Any]) -> Run:
         """Build the same run with some parameters replaced."""
-        names = {"cache_dir", "zero_based"} & changes.keys()
+        names = {"cache_dir", *(field.name for field in fields(ReadOptions))} & changes.keys()
         of_run = {name: changes.pop(name) for name in names}
         return replace(self, **of_run, parameters={**self.parameters, **changes})
 
@@ -137,7 +154,7 @@ class Run:
             "source": self.source,
             "model": self.model,
             "cache_dir": self.cache_dir,
-            "zero_based": self.zero_based,
+            **of_run(self.read),
             "parameters": self.parameters,
         }
         record["xxh3"] = _digest(record)
@@ -204,6 +221,11 @@ class Run:
                 f"{path} is damaged ({error}); give the whole command again with --checkpoint "
                 f"{directory}"
             ) from error
+
+
+def of_run(read: ReadOptions) -> dict[str, Any]:
+    """Return how rows are read as a `Run` has it."""
+    return {**asdict(read), "zero_based": read.zero_based.value}
 
 
 def _digest(record: dict[str, Any]) -> str:

@@ -12,9 +12,8 @@ import typer
 from bigsvm.budget import show_bytes
 from bigsvm.cli.options import (
     OptionGroup,
+    ReadOptions,
     Rows,
-    ZeroBased,
-    ZeroBasedText,
     given,
     is_given,
     local,
@@ -97,7 +96,7 @@ def command(
     ] = None,
     searched: SearchOptions,
     folds: FoldOptions,
-    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    read: ReadOptions,
     options: SessionOptions,
     training: FoldTrainingOptions,
 ) -> None:
@@ -115,7 +114,7 @@ def command(
       bigsvm search train.libsvm --folds 3 --picture contours.png
       bigsvm search houses.zarr --formulation eps-svr --grid epsilon=0.01,0.1
     """
-    run, checkpoint = training.run_on(store, zero_based), training.checkpoint
+    run, checkpoint = training.run_on(store, read), training.checkpoint
     if checkpoint is not None:
         check_is_read_again(run.source)
     if model is not None:

@@ -13,7 +13,7 @@ from bigsvm.budget import check_labels_fit, parse_bytes
 from bigsvm.cli.clusters import ClusterOptions, opened_client
 from bigsvm.cli.failures import in_options, options_of
 from bigsvm.cli.inputs import TextOptions, opened
-from bigsvm.cli.options import Json, Quiet, ZeroBased, local
+from bigsvm.cli.options import Json, Quiet, local
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.training import events
@@ -115,7 +115,7 @@ class Session(NamedTuple):
         MemoryBudgetError
             Their labels alone exceed the memory.
         """
-        text = TextOptions(parameters.memory, run.cache_folder, ZeroBased(run.zero_based))
+        text = TextOptions(**vars(run.read), memory=parameters.memory, cache_dir=run.cache_folder)
         with opened(run.source, text, self.display, self.interruption) as store:
             check_labels_fit(parse_bytes(parameters.memory), store.rows.n_rows)
             yield store

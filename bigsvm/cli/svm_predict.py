@@ -64,7 +64,7 @@ def command(
         with (
             opened(
                 test,
-                TextOptions(MEMORY),
+                TextOptions(memory=MEMORY),
                 display,
                 interruption,
                 first_index=model.first_index,

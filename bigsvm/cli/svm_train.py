@@ -91,7 +91,7 @@ def command(
             display.warn(f"-{letter} has no effect on {values['formulation']} here; leave it out")
         with opened(
             source,
-            TextOptions(parameters.memory),
+            TextOptions(memory=parameters.memory),
             display,
             interruption,
             dtype="float64",  # so that the support vectors are written as they were read

@@ -13,8 +13,7 @@ from bigsvm.cli.inputs import check_text_options
 from bigsvm.cli.options import (
     ROWS,
     OptionGroup,
-    ZeroBased,
-    ZeroBasedText,
+    ReadOptions,
     is_given,
     local,
     local_or_url,
@@ -23,7 +22,14 @@ from bigsvm.cli.options import (
 )
 from bigsvm.cli.outputs import check_apart, check_model_path, say_result
 from bigsvm.cli.runs import NAME as RUN_FILE
-from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, resume_command
+from bigsvm.cli.runs import (
+    Run,
+    absolute,
+    check_is_read_again,
+    check_source,
+    of_run,
+    resume_command,
+)
 from bigsvm.cli.session import SessionOptions, opened_session
 from bigsvm.errors import ParameterError, UnreachableError
 from bigsvm.files import is_url
@@ -76,9 +82,9 @@ class TrainingOptions(OptionGroup):
             if declaration_of(field).panel == panel and name not in cls.without
         ]
 
-    def run_on(self, source: str, zero_based: ZeroBased, *, model: str = "") -> Run:
+    def run_on(self, source: str, read: ReadOptions, *, model: str = "") -> Run:
         """Return the run that trains with these options."""
-        values = {**self.values, "zero_based": zero_based.value}
+        values = {**self.values, **of_run(read)}
         return Run(source=absolute(source), model=model).updated(values)
 
 
@@ -92,7 +98,7 @@ def command(
             callback=local_or_url, metavar="MODEL", help="File or URL to write the model to."
         ),
     ] = None,
-    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    read: ReadOptions,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -127,6 +133,7 @@ def command(
       bigsvm train train.zarr model.safetensors --memory 4GB --checkpoint run --max-time 8h
       bigsvm train --resume run
       bigsvm train --resume run --scheduler tcp://10.0.0.5:8786
+      bigsvm train houses.parquet model.safetensors --formulation eps-svr --label price
       bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
       bigsvm train digits.zarr model.safetensors --formulation crammer-singer --C 10
@@ -135,7 +142,7 @@ def command(
     if resume is not None:
         if checkpoint is not None or (model is not None and not is_url(model)):
             raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
-        values = {**training.values, "zero_based": zero_based.value}
+        values = {**training.values, **of_run(read)}
         changes = {name: value for name, value in values.items() if is_given(context, name)}
         run, checkpoint = Run.load(resume, own=True).updated(changes), resume
         check_source(run, store, model, resume, names_copy=is_given(context, "checkpoint_copy"))
@@ -143,7 +150,7 @@ def command(
         if store is None or model is None:
             raise typer.BadParameter("give STORE and MODEL, or --resume DIR")
         check_model_path(model)
-        run = training.run_on(store, zero_based, model=absolute(model))
+        run = training.run_on(store, read, model=absolute(model))
     if checkpoint is not None:
         check_is_read_again(run.source)
     check_used(context, run, checkpoint)

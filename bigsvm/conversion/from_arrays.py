@@ -144,35 +144,51 @@ def write_store(
     if dtype not in (None, "float32", "float64"):
         raise ParameterError(f"dtype={dtype!r}; it must be one of float32, float64")
     budget = memory_bytes(memory)
-    options: dict[str, Any] = {
-        "dtype": dtype, "layout": layout, "seed": seed if shuffle else None, "budget": budget,
-        "report": on_progress or (lambda _: None),
-    }  # fmt: skip
+    batches: Batches
     if is_source(X) and (callable(X) or isinstance(y, str)):
         asked = Asked.of(y, sample_weight, features=columns, rows=rows, memory=memory)
-        found = opened(X, asked)
-        if isinstance(found, Batches):
-            with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
-                write_batches(work, found, **options)
-                work.commit()
-            return open_place(place)
-        X, y, sample_weight = found.rows(budget), found.y, found.weight
+        batches = batches_of(X, asked)
     elif columns is not None or rows is not None:
         raise ParameterError(
             "columns and rows are for files and tables that are given with the name of their labels"
         )
-    store = as_store(X)
-    check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
-    if store is not None:
-        y = _in_order_of(store, y, "y", y_order)
-        if sample_weight is not None:
-            sample_weight = _in_order_of(store, sample_weight, "sample_weight", y_order)
-    source = as_row_source(X, memory=budget, once=True, allow_missing=allow_missing)
-    labels, class_names = label_numbers(y, source.n_rows)
-    weights = None if sample_weight is None else weight_array(sample_weight, source.n_rows)
-    batches = SourceBatches(source, labels, class_names, weights)
+    else:
+        store = as_store(X)
+        check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
+        if store is not None:
+            y = _in_order_of(store, y, "y", y_order)
+            if sample_weight is not None:
+                sample_weight = _in_order_of(store, sample_weight, "sample_weight", y_order)
+        source = as_row_source(X, memory=budget, once=True, allow_missing=allow_missing)
+        batches = SourceBatches.of(source, y, sample_weight)
+    return written(
+        place, batches, overwrite=overwrite, cache_dir=cache_dir, dtype=dtype, layout=layout,
+        seed=seed if shuffle else None, budget=budget, report=on_progress or (lambda _: None),
+    )  # fmt: skip
+
+
+def batches_of(X: Any, asked: Asked) -> Batches:
+    """Open a source; see `bigsvm.conversion.formats`. Without labels these are 0."""
+    found = opened(X, asked)
+    if isinstance(found, Batches):
+        return found
+    source = found.rows(asked.memory)
+    y = np.zeros(source.n_rows) if found.y is None else found.y
+    return SourceBatches.of(source, y, found.weight)
+
+
+def written(
+    place: Place,
+    batches: Batches,
+    *,
+    overwrite: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Store:
+    """Write batches as the store at a place; options are those of `write_batches`."""
+    from_memory = isinstance(batches, SourceBatches) and isinstance(batches.source, ArrayRows)
     with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
-        if isinstance(source, ArrayRows):
+        if isinstance(batches, SourceBatches) and from_memory:
             _write_from_memory(work, batches, **options)
         else:
             write_batches(work, batches, **options)
@@ -213,6 +229,13 @@ class SourceBatches(Batches):
         self.size = int(source.n_rows * source.bytes_per_row)
         self.is_sparse = source.is_sparse
 
+    @classmethod
+    def of(cls, source: RowSource, y: Any, sample_weight: Any) -> SourceBatches:
+        """Check labels and weights of a source; see `label_numbers` and `weight_array`."""
+        labels, class_names = label_numbers(y, source.n_rows)
+        weights = None if sample_weight is None else weight_array(sample_weight, source.n_rows)
+        return cls(source, labels, class_names, weights)
+
     def batches(self, memory: int) -> Iterator[Batch]:
         """Yield blocks of rows."""
         for block in self.source.blocks(memory):
@@ -229,9 +252,9 @@ def _write_from_memory(
     work: Workspace | FarWorkspace,
     batches: SourceBatches,
     *,
-    dtype: DType | None,
-    layout: Layout,
-    seed: int | None,
+    dtype: DType | None = None,
+    layout: Layout = "auto",
+    seed: int | None = 0,
     budget: int,
     report: OnProgress,
 ) -> None:
