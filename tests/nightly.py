@@ -74,18 +74,18 @@ VARIANTS_IN_CI = {
     "selection/test_forged_records.py::test_arrays_of_a_model_are_refused_or_harmless": 1,
     "selection/test_forged_records.py::test_the_header_of_a_model_is_refused_or_harmless": 1,
     "test_imports.py::test_nothing_of_clusters_and_clouds_is_loaded_unless_asked_for": 2,
-    "tools/test_hmg_suite.py::test_each_strategy_has_the_optimum": 3,
+    "tools/test_hmg_suite.py::test_each_strategy_has_the_optimum": 2,
     "training/test_crammer_singer.py::"
-    "test_resumed_at_every_kind_of_moment_it_gives_the_same_bits": 2,
+    "test_resumed_at_every_kind_of_moment_it_gives_the_same_bits": 1,
     "training/test_crammer_singer.py::"
     "test_resumed_in_an_order_of_the_paper_it_gives_the_same_bits": 2,
     "training/test_damaged_checkpoints.py::"
-    "test_no_array_that_was_changed_leads_to_a_wrong_model": 33,
-    "training/test_decomposition.py::test_resumed_at_every_moment_it_gives_the_same_bits": 3,
-    "training/test_float64_resumed.py::test_resumed_it_has_the_same_bits": 2,
+    "test_no_array_that_was_changed_leads_to_a_wrong_model": 22,
+    "training/test_decomposition.py::test_resumed_at_every_moment_it_gives_the_same_bits": 2,
+    "training/test_float64_resumed.py::test_resumed_it_has_the_same_bits": 1,
     "training/test_one_vs_rest.py::test_bits_do_not_depend_on_cache_slots_or_blocks": 2,
     "training/test_one_vs_rest.py::test_functions_solved_in_parallel_have_the_same_bits": 1,
-    "training/test_one_vs_rest.py::test_resumed_at_every_kind_of_moment_it_gives_the_same_bits": 2,
+    "training/test_one_vs_rest.py::test_resumed_at_every_kind_of_moment_it_gives_the_same_bits": 1,
     "working_sets/test_crowded.py::"
     "test_resumed_between_sets_of_neighbours_it_gives_the_same_bits": 2,
     "working_sets/test_functions.py::"

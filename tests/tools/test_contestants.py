@@ -103,6 +103,7 @@ def test_floor_is_that_of_the_model_in_the_folder(job, tmp_path):
     assert contestants.floor(job)["seconds"] > 0
 
 
+@pytest.mark.slow  # all code of the other checkout is compiled
 def test_jobs_are_done_one_after_the_other_with_bigsvm_of_another_checkout(tmp_path):
     package = tmp_path / "bigsvm"
     package.mkdir()
