@@ -30,6 +30,12 @@ MOST_ROWS = 1 << 16
 """Most rows of a batch: larger ones are not read faster."""
 MOST_CSV_BLOCK = 4 << 20
 """Most bytes of CSV that are parsed together."""
+ROW_GROUP_SHARE = 0.25
+"""Share of the memory that a row group of Parquet may take."""
+PAGE_BYTES = 4 << 20
+"""Bytes that a column takes while it is decoded page by page: a dictionary, a page, and copies."""
+PARQUET_BUFFER = 1 << 16
+"""Bytes of a column that are read together."""
 PARQUET, ARROW, STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 
 
@@ -102,6 +108,8 @@ class ArrowBatches(Batches):
 
     def batches(self, memory: int) -> Iterator[Batch]:
         """Yield record batches of all parts, as numbers."""
+        import pyarrow
+
         names = [*(self.feature_names or ()), *self._columns.beside]
         most, n_rows = memory // (2 * 8 * len(names)), 0
         rows = max(1, min(MOST_ROWS, most))
@@ -115,6 +123,9 @@ class ArrowBatches(Batches):
                 for table in batches:
                     yield self._batch(part, table, n_rows, batches)
                     n_rows += table.num_rows
+                    del table
+            # What Arrow has freed, it keeps for itself unless it is asked.
+            pyarrow.default_memory_pool().release_unused()
 
     def _type_of(self, part: Part) -> np.dtype[Any]:
         empty = part.schema.empty_table().select(list(self.feature_names or ()))
@@ -249,7 +260,7 @@ class _Opener:
             file.seek(0)
             try:
                 if head.startswith(PARQUET):
-                    yield _parquet(name, file)
+                    yield _parquet(name, file, memory=self._memory)
                     return
                 if head.startswith((ARROW, STREAM)):
                     yield _ipc(name, file, is_stream=head.startswith(STREAM))
@@ -264,14 +275,33 @@ class _Opener:
         return _csv(stream, self._asked, block=block)
 
 
-def _parquet(name: str, file: IO[bytes]) -> Part:
+def _parquet(name: str, file: IO[bytes], *, memory: int) -> Part:
+    """Open Parquet, whose row groups are read in parts that fit in a share of the memory.
+
+    A column of a row group is decoded whole, and some of its rows are kept: a row group that is
+    larger than the share is decoded once for each part. Few columns are decoded page by page.
+    """
+    import numpy as np
+    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    # With a buffer, columns are read page by page, not a whole row group at once.
-    opened = ParquetFile(file, buffer_size=1 << 18, pre_buffer=False)
+    opened = ParquetFile(file, buffer_size=PARQUET_BUFFER, pre_buffer=False)
 
     def batches(columns: list[str], rows: int) -> Iterator[Any]:
-        yield from opened.iter_batches(batch_size=rows, columns=columns, use_threads=False)
+        share = int(memory * ROW_GROUP_SHARE)
+        for i in range(opened.num_row_groups):
+            n_rows = opened.metadata.row_group(i).num_rows
+            if 8 * n_rows * len(columns) > share >= PAGE_BYTES * len(columns):
+                yield from opened.iter_batches(
+                    batch_size=rows, row_groups=[i], columns=columns, use_threads=False
+                )
+                continue
+            step = max(1, min(n_rows, share // (8 * len(columns))))
+            for start in range(0, n_rows, step):
+                part = np.arange(start, min(start + step, n_rows))
+                # Taken, as a slice would keep the whole column.
+                read = [opened.read_row_group(i, [c]).column(0).take(part) for c in columns]
+                yield from pa.table(read, names=columns).to_batches(max_chunksize=rows)
 
     return Part(name, opened.schema_arrow, batches)
 

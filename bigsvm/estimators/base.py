@@ -88,12 +88,15 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             Dask; an array of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's
             encoding; an AnnData. A container that is not an array in memory is read in blocks that
             fit in `memory`, or refused if no block fits. A store has its own labels and weights. If
-            it was scaled, predictions of rows that are not scaled apply the same scaling.
-        y : (n,) array or RowValues
+            it was scaled, predictions of rows that are not scaled apply the same scaling. Files,
+            lazy tables and batches that `write_store` takes are written to a temporary store in
+            `cache_dir` where more than one pass needs it.
+        y : (n,) array or RowValues, or name
             Labels or targets; ignored by one-class formulations. If it is None, a store's own are
-            used. Beside a shuffled store an array needs `y_order`.
-        sample_weight : (n,) array or RowValues, optional
-            In [0, ∞); beside a shuffled store as `y`.
+            used. Beside a shuffled store an array needs `y_order`. Of a file or a lazy table, the
+            name of the column or array of labels.
+        sample_weight : (n,) array or RowValues, or name, optional
+            In [0, ∞); beside a shuffled store as `y`. Of a file, the name of a column or array.
         y_order : {"input", "store"}, optional
             Only beside a store: order of `y` and `sample_weight`. A shuffled store has its rows in
             another order than its input. ``"input"`` is that of the input, ``"store"`` that of the
