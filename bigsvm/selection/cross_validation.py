@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from bigsvm.errors import AdviceWarning, ParameterError
 from bigsvm.estimators.watching import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.fits import FoldFits
+from bigsvm.selection.fits import FoldFits, Line
 from bigsvm.selection.folds import check_estimator, watched
-from bigsvm.selection.lines import Line, trains_together
+from bigsvm.selection.lines import trains_together
 from bigsvm.selection.record import FoldFit, advice_of, fit_warnings
 from bigsvm.selection.tasks import fit_lines
 from bigsvm.training.events import Hooks
@@ -156,7 +156,7 @@ def folds_fitted(
     if not (keep_estimators or trains_together(fits, lines[0])):
         lines = [Line([{}], [number]) for number in numbers]
     fitted: dict[int, tuple[FoldFit, KernelMachine | None]] = {}
-    for fit in fit_lines(
+    for _, fit in fit_lines(
         fits, lines, name="bigsvm-fold", raises=True, as_tasks=not keep_estimators
     ):
         assert isinstance(fit.result, FoldFit)

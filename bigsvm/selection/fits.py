@@ -15,7 +15,7 @@ from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.duals.crammer_singer import CrammerSinger
-from bigsvm.errors import DataError, MemoryBudgetError, ParameterError, brief
+from bigsvm.errors import BigsvmError, DataError, MemoryBudgetError, ParameterError, brief
 from bigsvm.fit.single import StartError
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
@@ -44,21 +44,46 @@ SCORE = "score"
 """Name of the only score of a fit."""
 
 
-class Fitted(NamedTuple):
-    """A finished fit.
+class Line(NamedTuple):
+    """Points that are fitted one after the other on some folds.
 
     Attributes
     ----------
-    key : str
-        Name of the fit in the record.
-    result : FoldFit
+    points : list of dict
+        Parameters, in ascending order of C.
+    folds : list of int
+        Numbers of the folds.
+    n_rows : int or None
+        Train on the rows of each fold in a random sample of this size; smaller samples are parts of
+        larger ones. All rows of a fold are tested.
+    """
+
+    points: list[dict[str, Any]]
+    folds: list[int]
+    n_rows: int | None = None
+
+    def key(self, place: int, **fold: int) -> str:
+        """Name the fit of a point on a fold in the record; without `fold` the run of all folds."""
+        return Record.key(self.points[place], rows=self.n_rows or 0, **fold)
+
+
+class Fitted(NamedTuple):
+    """What a fit of a line has led to.
+
+    Attributes
+    ----------
+    place, fold : int
+        Place of the point in the line, and number of the fold.
+    result : FoldFit or BigsvmError
+        The error says why it cannot be trained with these parameters.
     estimator : KernelMachine or None
         None if another process has made the fit.
     """
 
-    key: str
-    result: FoldFit
-    estimator: KernelMachine | None
+    place: int
+    fold: int
+    result: FoldFit | BigsvmError
+    estimator: KernelMachine | None = None
 
 
 class FoldFits:
@@ -162,10 +187,7 @@ class FoldFits:
     def _bytes_in_common(self) -> int:
         """Bytes that all fits have in common: labels, weights, folds and predictions.
 
-        Raises
-        ------
-        MemoryBudgetError
-            They leave nothing for a fit.
+        They are refused if they leave nothing for a fit.
         """
         memory, n_rows = parse_bytes(self.estimator.memory), self.data.source.n_rows
         held = self.data.nbytes + sum(fold.nbytes for fold in self.folds) + 16 * n_rows
@@ -192,10 +214,6 @@ class FoldFits:
             What the results belong to besides the data, the folds and the estimator.
         searched : sequence of str
             Parameters that differ from fit to fit.
-
-        Raises
-        ------
-        CheckpointError
         """
         if directory is None:
             yield
@@ -215,26 +233,19 @@ class FoldFits:
 
     def fit(
         self,
-        parameters: Mapping[str, Any],
-        number: int,
+        line: Line,
+        place: int,
+        fold: int,
         *,
-        n_rows: int | None = None,
         start: Fitted | None = None,
         is_start: bool = False,
     ) -> Fitted:
-        """Fit and score one fold.
+        """Fit and score a point of a line on one fold.
 
         Parameters
         ----------
-        parameters : mapping
-            Set of the estimator.
-        number : int
-            Of the fold, from 0.
-        n_rows : int, optional
-            Train on the rows of the fold in a random sample of this size; smaller samples are parts
-            of larger ones. All rows of the fold are tested.
         start : Fitted, optional
-            A fit of the same fold and sample to start from; its model is needed no more.
+            A fit of the same line and fold to start from; its model is needed no more.
         is_start : bool
             Whether another fit will start from this one.
 
@@ -244,42 +255,41 @@ class FoldFits:
             The run was asked to stop; if fits are recorded it was saved.
         ParameterError, DataError, MemoryBudgetError, CheckpointError
         """
-        record = self.record
-        key = Record.key(parameters, fold=number, rows=n_rows or 0)
+        record, key = self.record, line.key(place, fold=fold)
+        before = "" if start is None else line.key(start.place, fold=fold)
         earlier = None if record is None else record.result(key)
-        if record is not None and earlier is not None:
-            if start is not None:
-                record.drop_start(start.key)
-            return Fitted(key, earlier, None)
-        estimator, started = self.prepared(parameters, key), time.perf_counter()
-        try:
-            model = None if start is None else self._model_of(start)
-            if model is not None and not _can_start(model, estimator):
-                model = None
-            self._fit(estimator, *self.training_rows(estimator, number, n_rows), model)
-        except StartError as error:
-            if record is None or start is None or start.estimator is not None:
-                raise
-            raise record.model_damaged(start.key, error) from error
-        seconds = time.perf_counter() - started
-        fitted = self.finished(estimator, key, number, seconds, keeps_model=is_start)
+        if earlier is not None:
+            fitted = Fitted(place, fold, earlier)
+        else:
+            estimator, started = self.prepared(line.points[place], key), time.perf_counter()
+            try:
+                model = None if start is None else self._model_of(start, before)
+                if model is not None and not _can_start(model, estimator):
+                    model = None
+                self._fit(estimator, *self.training_rows(estimator, fold, line.n_rows), model)
+            except StartError as error:
+                if record is None or start is None or start.estimator is not None:
+                    raise
+                raise record.model_damaged(before, error) from error
+            seconds = time.perf_counter() - started
+            fitted = self.finished(estimator, line, place, fold, seconds, keeps_model=is_start)
         if record is not None and start is not None:
-            record.drop_start(start.key)
+            record.drop_start(before)
         return fitted
 
     def prepared(self, parameters: Mapping[str, Any], key: str) -> KernelMachine:
         """Return the estimator of a fit, whose checkpoint is in the record under `key`."""
         estimator: KernelMachine = clone(self.estimator)
-        estimator.set_params(**parameters).set_params(
+        return estimator.set_params(**parameters).set_params(
             memory=self.memory,
             checkpoint=None if self.record is None else self.record.run_folder(key),
         )
-        return estimator
 
     def finished(
         self,
         estimator: KernelMachine,
-        key: str,
+        line: Line,
+        place: int,
         number: int,
         seconds: float,
         *,
@@ -290,10 +300,6 @@ class FoldFits:
 
         Parameters
         ----------
-        key : str
-            Name of the fit in the record.
-        number : int
-            Of the fold, from 0.
         seconds : float
             What training took.
         keeps_model : bool
@@ -309,10 +315,10 @@ class FoldFits:
             train_scores = self._scores(estimator, np.flatnonzero(weights), values)
         result = FoldFit(scores, train_scores, seconds, scored, dict(estimator.certificate_))
         if self.record is not None:
+            key = line.key(place, fold=number)
             self.record.add(key, result, estimator.model_ if keeps_model else None)
-        return Fitted(
-            key, result, estimator.set_params(memory=self.estimator.memory, checkpoint=None)
-        )
+        estimator.set_params(memory=self.estimator.memory, checkpoint=None)
+        return Fitted(place, number, result, estimator)
 
     def to_send(self, source: RowSource) -> FoldFits:
         """Return these fits of the rows of `source`, without hooks and record.
@@ -333,14 +339,7 @@ class FoldFits:
         return others
 
     def on_all_rows(self, parameters: Mapping[str, Any]) -> KernelMachine:
-        """Fit an estimator with these parameters on all rows.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            The run was asked to stop.
-        ParameterError, DataError, MemoryBudgetError
-        """
+        """Fit an estimator with these parameters on all rows; errors are those of `fit`."""
         data = self.data
         estimator: KernelMachine = clone(self.estimator)
         estimator.set_params(**parameters).set_params(memory=self.memory)
@@ -351,12 +350,7 @@ class FoldFits:
     def training_rows(
         self, estimator: KernelMachine, number: int, n_rows: int | None
     ) -> tuple[RowSource, NDArray[Any] | None, F8]:
-        """Rows, labels and weights that an estimator is trained on for a fold, or on a sample.
-
-        Raises
-        ------
-        ParameterError, DataError
-        """
+        """Rows, labels and weights that an estimator is trained on for a fold, or on a sample."""
         source, labels = self.data.source, self.data.labels
         weights = self.folds[number].weights(self.data.weights, source.n_rows)
         if n_rows is not None and n_rows < source.n_rows:
@@ -393,7 +387,7 @@ class FoldFits:
         if estimator.stop_reason_ == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
 
-    def _model_of(self, fitted: Fitted) -> KernelExpansion | None:
+    def _model_of(self, fitted: Fitted, key: str) -> KernelExpansion | None:
         """Return the model of a fit, from the record if another process has made it."""
         if fitted.estimator is not None:
             return fitted.estimator.model_
@@ -403,7 +397,7 @@ class FoldFits:
         # Support vectors are rows, in float64 at most; their coefficients are of all classes.
         per_row = 4 * source.bytes_per_row + 16 * (2 + len(np.unique(truth)))
         most = source.n_rows * per_row + 64 * source.n_columns + (32 << 20)
-        return self.record.model(fitted.key, most_bytes=most)
+        return self.record.model(key, most_bytes=most)
 
     def _scores(
         self, estimator: KernelMachine, rows: NDArray[np.int64], values: F8 | None

@@ -11,8 +11,8 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import ParameterGrid
 
 from bigsvm.errors import BigsvmError, ParameterError, brief
+from bigsvm.selection.fits import Line
 from bigsvm.selection.identity import told
-from bigsvm.selection.lines import Line
 from bigsvm.selection.tasks import fit_lines
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ def searched(
                 Line([candidates[k] for k in chain], folds, n_rows if factor else None)
                 for chain in chains
             ]
-            for fit in fit_lines(fits, lines, name="bigsvm-search", raises=raises):
-                k, result = chains[fit.line][fit.point], fit.result
+            for line, fit in fit_lines(fits, lines, name="bigsvm-search", raises=raises):
+                k, result = chains[line][fit.place], fit.result
                 if isinstance(result, BigsvmError):
                     warnings.warn(
                         f"{brief(candidates[k])} cannot be trained: {result}",

@@ -8,24 +8,23 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 from bigsvm.budget import HELD_SHARE
-from bigsvm.errors import BigsvmError, DataError, MemoryBudgetError, ParameterError
+from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.watching import History, callbacks_of
 from bigsvm.fit.folds_in_one_run import projected_together, train_together
 from bigsvm.fit.folds_in_one_run import why_apart as why_fits_are_apart
 from bigsvm.selection.fits import Fitted
 from bigsvm.selection.folds import sample_rows
-from bigsvm.selection.record import Record
 from bigsvm.training.events import Swept
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,72 +32,17 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.fit.folds_in_one_run import PointOfFits, TrainedTogether
-    from bigsvm.selection.fits import FoldFits
-    from bigsvm.selection.record import FoldFit
+    from bigsvm.selection.fits import FoldFits, Line
     from bigsvm.training.events import Event
 
+    RunEnd = tuple[str, PointOfFits | None]
+    """Where a run of all folds ended, from which another point of the line starts: the name of the
+    run in the record, and the point, None if another process made the run, or if it was stopped."""
 
 logger = logging.getLogger(__name__)
 
 
-class Line(NamedTuple):
-    """Points that are fitted one after the other on some folds.
-
-    Attributes
-    ----------
-    points : list of dict
-        Parameters, in ascending order of C.
-    folds : list of int
-        Numbers of the folds.
-    n_rows : int or None
-        As `FoldFits.fit` takes it.
-    """
-
-    points: list[dict[str, Any]]
-    folds: list[int]
-    n_rows: int | None = None
-
-    def key(self, place: int, **fold: int) -> str:
-        """Name the fit of a point on a fold in the record; without `fold` the run of all folds."""
-        return Record.key(self.points[place], rows=self.n_rows or 0, **fold)
-
-
-class LineFit(NamedTuple):
-    """What a fit of a line has led to.
-
-    Attributes
-    ----------
-    line, point, fold : int
-        Place of the line among all, place of the point in the line, and number of the fold.
-    result : FoldFit or BigsvmError
-        The error says why it cannot be trained with these parameters.
-    estimator : KernelMachine or None
-        None if another process has made the fit.
-    """
-
-    line: int
-    point: int
-    fold: int
-    result: FoldFit | BigsvmError
-    estimator: KernelMachine | None = None
-
-
-class RunEnd(NamedTuple):
-    """Where a run of all folds ended: another point of the line starts there.
-
-    Attributes
-    ----------
-    run : str
-        Name of the run in the record.
-    point : PointOfFits or None
-        None if another process has made the run, or if it was stopped.
-    """
-
-    run: str
-    point: PointOfFits | None
-
-
-def fit_line(fits: FoldFits, line: Line, number: int = 0) -> Iterator[LineFit]:
+def fit_line(fits: FoldFits, line: Line) -> Iterator[Fitted]:
     """Fit the points of a line on each of its folds; yield each fit when it is finished.
 
     Raises
@@ -107,31 +51,26 @@ def fit_line(fits: FoldFits, line: Line, number: int = 0) -> Iterator[LineFit]:
         As `FoldFits.fit`. What else it refuses is the result of the fit.
     """
     if trains_together(fits, line):
-        yield from _fit_together(fits, line, number)
+        yield from _fit_together(fits, line)
         return
     for fold in line.folds:
-        yield from _fit_fold(fits, line, number, fold, range(len(line.points)))
+        yield from _fit_fold(fits, line, fold, range(len(line.points)))
 
 
-def _fit_fold(
-    fits: FoldFits, line: Line, number: int, fold: int, places: Iterable[int]
-) -> Iterator[LineFit]:
+def _fit_fold(fits: FoldFits, line: Line, fold: int, places: Sequence[int]) -> Iterator[Fitted]:
     """Fit some points on one fold: the first from nothing, others from the one before."""
-    start, left = None, list(places)
-    while left:
-        place = left.pop(0)
+    start = None
+    for place in places:
         try:
-            start = fits.fit(
-                line.points[place], fold, n_rows=line.n_rows, start=start, is_start=bool(left)
-            )
+            start = fits.fit(line, place, fold, start=start, is_start=place != places[-1])
         except (ParameterError, DataError) as error:
             start = None
-            yield LineFit(number, place, fold, error)
+            yield Fitted(place, fold, error)
         else:
-            yield LineFit(number, place, fold, start.result, start.estimator)
+            yield start
 
 
-def _fit_together(fits: FoldFits, line: Line, number: int) -> Iterator[LineFit]:
+def _fit_together(fits: FoldFits, line: Line) -> Iterator[Fitted]:
     """Fit all folds of a point in one run, which starts where the one before has ended.
 
     A point that one run cannot fit is fitted fold by fold, and the next one starts from nothing.
@@ -144,10 +83,9 @@ def _fit_together(fits: FoldFits, line: Line, number: int) -> Iterator[LineFit]:
             logger.debug("folds are fitted one by one: %s", error)
             end = None
             for fold in line.folds:
-                yield from _fit_fold(fits, line, number, fold, [place])
+                yield from _fit_fold(fits, line, fold, [place])
         else:
-            for fold, fit in enumerate(fitted):
-                yield LineFit(number, place, fold, fit.result, fit.estimator)
+            yield from fitted
 
 
 def trains_together(fits: FoldFits, line: Line) -> bool:
@@ -194,48 +132,42 @@ def _fit_folds(
 ) -> tuple[list[Fitted], RunEnd]:
     """Fit and score all folds of a point in one run, and say where it ended.
 
-    It starts where a run of the same folds with another C ended, whose end is used up.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        The run was asked to stop; if fits are recorded it was saved.
-    ParameterError, DataError, MemoryBudgetError, CheckpointError
+    It starts where a run of the same folds with another C ended, whose end is used up. Errors are
+    those of `FoldFits.fit`.
     """
     record, run = fits.record, line.key(place)
-    keys = [line.key(place, fold=number) for number in line.folds]
-    earlier = [None if record is None else record.result(key) for key in keys]
+    earlier = [
+        None if record is None else record.result(line.key(place, fold=number))
+        for number in line.folds
+    ]
     fitted, point = [], None
     if None in earlier:
         estimator, started = fits.prepared(line.points[place], run), time.perf_counter()
-        first = None if start is None else start.point
+        earlier_run, first = start or ("", None)
         if first is None and start is not None and record is not None:
             n_rows = line.n_rows or fits.data.source.n_rows
-            first = record.point(start.run, n_rows=n_rows, n_fits=len(keys))
+            first = record.point(earlier_run, n_rows=n_rows, n_fits=len(earlier))
         estimators, trained = _trained(fits, estimator, line.n_rows, first)
-        seconds, point = (time.perf_counter() - started) / len(keys), trained.point
+        seconds, point = (time.perf_counter() - started) / len(earlier), trained.point
         if record is not None and place + 1 < len(line.points) and point is not None:
             record.add_point(run, point)
-    for number, key, result in zip(line.folds, keys, earlier, strict=True):
+    for number, result in zip(line.folds, earlier, strict=True):
         if result is not None:
-            fitted.append(Fitted(key, result, None))
+            fitted.append(Fitted(place, number, result))
         else:
             known = _known_values(fits, trained, number)
-            fitted.append(fits.finished(estimators[number], key, number, seconds, values=known))
+            fitted.append(
+                fits.finished(estimators[number], line, place, number, seconds, values=known)
+            )
     if record is not None:
         record.drop_run(run)
         if start is not None:
-            record.drop_start(start.run)
-    return fitted, RunEnd(run, point)
+            record.drop_start(start[0])
+    return fitted, (run, point)
 
 
 def projected_bytes(fits: FoldFits, estimator: KernelMachine, n_rows: int | None) -> int:
-    """Bytes that a run of all folds takes.
-
-    Raises
-    ------
-    ParameterError, DataError, MemoryBudgetError
-    """
+    """Bytes that a run of all folds takes."""
     source, labels, weights = _rows(fits, estimator, n_rows)
     return sum(projected_together(source, labels, weights, estimator._parameters()).values())
 

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from bigsvm.executors.shared import Part
     from bigsvm.executors.worker_state import OpenJob
     from bigsvm.executors.workforce import Workforce
-    from bigsvm.selection.fits import FoldFits
-    from bigsvm.selection.lines import Line, LineFit
+    from bigsvm.selection.fits import Fitted, FoldFits, Line
 
 logger = logging.getLogger("bigsvm")
 
@@ -58,14 +57,14 @@ class LineResult(NamedTuple):
 
     Attributes
     ----------
-    fits : list of LineFit
+    fits : list of Fitted
     error : MemoryBudgetError or None
         What has ended the line.
     told : list of ManyClasses and ClassesLeftOut
         Events that a warning is made of.
     """
 
-    fits: list[LineFit]
+    fits: list[Fitted]
     error: MemoryBudgetError | None
     told: list[events.ManyClasses | events.ClassesLeftOut]
 
@@ -80,14 +79,13 @@ class LineResult(NamedTuple):
 
 def fit_lines(
     fits: FoldFits, lines: Sequence[Line], *, name: str, raises: bool, as_tasks: bool = True
-) -> Generator[LineFit]:
-    """Fit lines, on the workers of a cluster if there is one; yield each fit when it is finished.
+) -> Generator[tuple[int, Fitted]]:
+    """Fit lines, on the workers of a cluster if there is one.
+
+    Yields each fit when it is finished, and the place of its line.
 
     Parameters
     ----------
-    fits : FoldFits
-        Its hooks say whether there is a cluster.
-    lines : sequence of Line
     name : str
         What the tasks are called on Dask's dashboard.
     raises : bool
@@ -101,10 +99,10 @@ def fit_lines(
     KeyboardInterrupt, MemoryBudgetError, CheckpointError, ClusterError, StoreError
     """
 
-    def checked_fit(fit: LineFit) -> LineFit:
+    def checked_fit(number: int, fit: Fitted) -> tuple[int, Fitted]:
         if raises and isinstance(fit.result, BigsvmError):
             raise fit.result
-        return fit
+        return number, fit
 
     left = list(range(len(lines)))
     if as_tasks and fits.hooks.client is not None:
@@ -119,11 +117,12 @@ def fit_lines(
                     fits.hooks.listener(told)
                 _record(fits, lines[number], result)
                 for fit in result.fits:
-                    yield checked_fit(fit._replace(line=number))
+                    yield checked_fit(number, fit)
                 if result.error is not None:
                     raise result.error
     for number in left:
-        yield from map(checked_fit, fit_line(fits, lines[number], number))
+        for fit in fit_line(fits, lines[number]):
+            yield checked_fit(number, fit)
 
 
 def _has_begun(fits: FoldFits, line: Line) -> bool:
@@ -144,7 +143,7 @@ def _record(fits: FoldFits, line: Line, result: LineResult) -> None:
     """
     for fit in reversed(result.fits):
         if fits.record is not None and not isinstance(fit.result, BigsvmError):
-            fits.record.add(line.key(fit.point, fold=fit.fold), fit.result)
+            fits.record.add(line.key(fit.place, fold=fit.fold), fit.result)
 
 
 def _fitted_by_workers(
@@ -207,8 +206,9 @@ def _fault_of(line: Line, place: int, result: Any) -> str:
     try:
         is_right = type(result) is LineResult and type(result.told) is list
         is_right &= isinstance(result.error, MemoryBudgetError | None)
-        for _, point, fold, outcome, estimator in result.fits:
-            is_right &= 0 <= point < len(line.points) and fold in line.folds and estimator is None
+        for place_in_line, fold, outcome, estimator in result.fits:
+            is_right &= 0 <= place_in_line < len(line.points) and fold in line.folds
+            is_right &= estimator is None
             if not isinstance(outcome, BigsvmError):
                 gap, tol = outcome.certificate["gap"], outcome.certificate["tol"]
                 scores = [*outcome.scores.values(), *outcome.train_scores.values()]
@@ -266,7 +266,7 @@ def fit_line_here(sent: SentJob, parts: list[Part], number: int) -> Done:
             told.append(event)
 
     fits = fits.with_hooks(events.Hooks(listener=listener, interrupted=watch_for_end()))
-    results: list[LineFit] = []
+    results: list[Fitted] = []
     ended = None
     with one_thread(), suppress(KeyboardInterrupt):
         try:

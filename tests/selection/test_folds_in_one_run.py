@@ -17,7 +17,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, MemoryBudgetError
 from bigsvm.fit.folds_in_one_run import train_together
 from bigsvm.selection import lines
-from bigsvm.selection.fits import FoldFits
+from bigsvm.selection.fits import FoldFits, Line
 from bigsvm.training.events import Hooks
 
 X, Y = make_classification(240, 6, flip_y=0.1, random_state=1)
@@ -117,8 +117,8 @@ def test_one_run_is_worthwhile_if_points_or_passes_are_several(
         scoring=None, hooks=Hooks(),
     )  # fmt: skip
     points = [{"C": 2.0**k} for k in range(n_points)]
-    assert lines.trains_together(fits, lines.Line(points, [0, 1, 2])) == expected
-    assert not lines.trains_together(fits, lines.Line(points, [0, 1]))
+    assert lines.trains_together(fits, Line(points, [0, 1, 2])) == expected
+    assert not lines.trains_together(fits, Line(points, [0, 1]))
 
 
 def test_a_point_of_another_problem_is_refused():
