@@ -31,13 +31,7 @@ _PANEL = "Cluster"
 
 @dataclass(frozen=True)
 class ClusterOptions(OptionGroup):
-    """A cluster as the options of a command name it; none if all are None.
-
-    Raises
-    ------
-    ParameterError
-        The options contradict each other.
-    """
+    """A cluster as the options of a command name it; none if all are None."""
 
     scheduler: str | None = given(
         None,
@@ -66,13 +60,7 @@ class ClusterOptions(OptionGroup):
         return self.scheduler is not None or self.scheduler_file is not None
 
     def worker_bytes(self) -> int | None:
-        """Bytes that a run may take on each worker; None for half of its limit.
-
-        Raises
-        ------
-        ParameterError
-            It is no size, there is no cluster, or there are two.
-        """
+        """Bytes that a run may take on each worker; None for half of its limit."""
         if self.scheduler is not None and self.scheduler_file is not None:
             raise ParameterError("--scheduler and --scheduler-file name two clusters; give one")
         if self.worker_memory is None:
@@ -92,16 +80,6 @@ def opened_client(
     """Give a client of the cluster that options name, or None; it is closed at the end.
 
     Workers on this machine are started, and ended with the client.
-
-    Raises
-    ------
-    ParameterError
-        The options name no scheduler.
-    ClusterError
-        The scheduler does not answer within ANSWER_SECONDS, the workers do not start, or
-        `distributed` is not installed.
-    Interrupted
-        A signal has come before there is a client.
     """
     if not cluster.is_given:
         yield None

@@ -37,15 +37,7 @@ _POLL = 0.02
 
 
 class Demo(NamedTuple):
-    """Where the demo works, and what it shows on.
-
-    Attributes
-    ----------
-    folder : Path
-    tell : callable
-        Tells the story line by line on standard output; silent with ``--json``.
-    quiet : bool
-    """
+    """Where the demo works, and what tells its story line by line; silent with ``--json``."""
 
     folder: Path
     tell: Any

@@ -53,20 +53,10 @@ def _labels(digits: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def enlarged(digits: Digits, n_rows: int, seed: int) -> tuple[da.Array, NDArray[np.float64]]:
-    """Give many rows out of the training images: shifted, rotated, noisy.
+    """Give many rows made of the training images, (n_rows, 64) float32, and labels, (n_rows,).
 
-    Parameters
-    ----------
-    digits : Digits
-    n_rows : int
-        Row i is made of training image ``i % m``.
-    seed : int
-
-    Returns
-    -------
-    X : dask array, (n_rows, 64) float32
-        Computed block by block when it is written; every block always the same.
-    y : (n_rows,) float64
+    Row i is made of training image ``i % m``, shifted, rotated and noisy. Blocks are computed when
+    they are written, and are always the same.
     """
     import dask.array as da
 
@@ -88,17 +78,7 @@ def enlarged(digits: Digits, n_rows: int, seed: int) -> tuple[da.Array, NDArray[
 
 
 def vary(images: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Shift, rotate and blur each image a little with noise, differently each.
-
-    Parameters
-    ----------
-    images : (m, 64) float32
-    rng : Generator
-
-    Returns
-    -------
-    (m, 64) float32
-    """
+    """Shift, rotate and blur images (m, 64) a little with noise, differently each."""
     m = len(images)
     angle = rng.uniform(-LARGEST_ROTATION, LARGEST_ROTATION, (m, 1))
     shift = rng.uniform(-LARGEST_SHIFT, LARGEST_SHIFT, (2, m, 1))

@@ -33,14 +33,9 @@ _POLL = 0.1
 
 
 class Step(NamedTuple):
-    """One command, and the file or folder that it makes.
+    """One command, without the name of the program, and the file or folder that it makes.
 
-    Attributes
-    ----------
-    words : list of str
-        Without the name of the program.
-    makes : Path or None
-        The step is done where it exists; None is a step that is always taken.
+    The step is done where that exists. None is a step that is always taken.
     """
 
     words: list[str]
@@ -157,12 +152,7 @@ def _steps(
 
 
 def _check_same(folder: Path, made_of: dict[str, Any]) -> None:
-    """Refuse a folder in which something else was made.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a folder in which something else was made."""
     path = folder / RECORD
     try:
         folder.mkdir(parents=True, exist_ok=True)

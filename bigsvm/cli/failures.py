@@ -45,11 +45,7 @@ _LIKE_LIBSVMS = {f"bigsvm {name}": f"svm-{name}" for name in ("train", "predict"
 def reported(context: Any = None, group: Any = None) -> Iterator[None]:  # noqa: ANN401 (Click's)
     """Turn errors into one line on standard error and an exit code.
 
-    Parameters
-    ----------
-    context : Context, optional
-        Context of the command group, which knows the invoked command.
-    group : Group, optional
+    The context is that of the command group, which knows the invoked command.
     """
 
     def fail(message: str) -> typer.Exit:
@@ -103,14 +99,7 @@ def options_of(command: Any) -> dict[str, str]:  # noqa: ANN401 (of Click)
 
 
 def in_options(message: str, options: Mapping[str, str]) -> str:
-    """Replace the Python parameters in a message by the options of a command.
-
-    Parameters
-    ----------
-    message : str
-    options : mapping
-        Options by the names of their Python parameters, from `options_of`.
-    """
+    """Replace the Python parameters in a message by options, which are from `options_of`."""
     names = {name: option for name, (option, _) in _ELSEWHERE.items()} | dict(options)
     # The longest name first: "seed (random_state)" before "seed".
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))

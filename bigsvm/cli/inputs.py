@@ -62,13 +62,7 @@ def is_text(source: str) -> bool:
 
 
 def is_far_store(url: str) -> bool:
-    """Whether a URL is that of a store: it ends in ``.zarr``, or a ``zarr.json`` is below it.
-
-    Raises
-    ------
-    UnreachableError
-        It cannot be looked up.
-    """
+    """Whether a URL is that of a store: it ends in ``.zarr``, or a ``zarr.json`` is below it."""
     from bigsvm.data.place import Place
 
     if url.rstrip("/").endswith(".zarr"):
@@ -83,43 +77,14 @@ def is_far_store(url: str) -> bool:
 
 
 def load_model(model: str | Path, range_file: Path | None = None) -> KernelExpansion:
-    """Read a model of ``bigsvm train``, or one of LIBSVM's.
-
-    Parameters
-    ----------
-    model : path or URL
-        LIBSVM's are not read from URLs.
-    range_file : Path or None
-        File of svm-scale to scale rows by; only for LIBSVM models.
-
-    Raises
-    ------
-    ModelError
-        It is neither, damaged, or cannot be read.
-    StoreError
-        Its URL cannot be read.
-    """
+    """Read a model of ``bigsvm train``, or one of LIBSVM's and the file to scale its rows by."""
     from bigsvm.interchange.model_file import read_model_file
 
     return read_model_file(model, range_file=range_file)
 
 
 def check_order(source: str, model: str | Path, usage: str) -> None:
-    """Refuse a model in place of rows, and rows in place of a model.
-
-    Parameters
-    ----------
-    source : str
-        Argument that should name rows.
-    model : path or URL
-        Argument that should name a model.
-    usage : str
-        Usage line of the command.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a model in place of rows, and rows in place of a model; the usage says the order."""
     from bigsvm.interchange.model_file import is_model_file
 
     if is_url(str(model)):
@@ -131,14 +96,9 @@ def check_order(source: str, model: str | Path, usage: str) -> None:
 def for_columns_of(model: KernelExpansion, store: Store) -> tuple[KernelExpansion, int]:
     """Widen a model for rows of LIBSVM text that have more columns than its training data.
 
-    Rows and models that are not of text are left alone: a prediction refuses other columns.
-
-    Returns
-    -------
-    model : KernelExpansion
-    n_more : int
-        Columns that the training data did not have; 0 for a model of LIBSVM's, which does not say
-        how many there were.
+    Rows and models that are not of text are left alone: a prediction refuses other columns. Also
+    returns how many columns the training data did not have; 0 for a model of LIBSVM's, which does
+    not say how many there were.
     """
     # Imported here, as it imports NumPy.
     from bigsvm.models.widened import widened
@@ -155,20 +115,7 @@ def for_columns_of(model: KernelExpansion, store: Store) -> tuple[KernelExpansio
 
 
 def check_text_options(context: typer.Context, source: str, *more: str) -> None:
-    """Refuse options for LIBSVM text if a store was given.
-
-    Parameters
-    ----------
-    context : Context
-        Context of the command.
-    source : str
-    more : str
-        Options of this command for text only, besides ``zero_based``.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse options for rows that become a store, if a store was given."""
     is_table = any(is_given(context, option) for option in COLUMN_OPTIONS)
     if is_table and is_given(context, "zero_based"):
         raise ParameterError("--zero-based is for LIBSVM text, which has no columns with names")
@@ -202,11 +149,8 @@ def opened(
 
     Parameters
     ----------
-    source : str
     options : TextOptions
         A conversion takes 32 MiB where the memory is less.
-    display : Display
-    interruption : Interruption
     first_index : int or None
         Index of the first column in other text, where the options say nothing.
     n_features : int or None

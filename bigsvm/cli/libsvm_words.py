@@ -27,15 +27,8 @@ SETTINGS: dict[str, Any] = {
 class Words(NamedTuple):
     """What a command line says.
 
-    Attributes
-    ----------
-    values : dict
-        Words behind each option, by its letter: one, or of ``-y`` two.
-    weights : dict
-        Weights of classes, by the label in ``-wLABEL``.
-    quiet : bool
-        Whether ``-q`` is there.
-    files : list of str
+    The words behind each option by its letter, one, or of ``-y`` two; the weights of classes by the
+    label in ``-wLABEL``; whether ``-q`` is there; the files.
     """
 
     values: dict[str, tuple[str, ...]]
@@ -54,13 +47,7 @@ class Words(NamedTuple):
         return None if words is None else words[0]
 
     def choice(self, letter: str, known: tuple[str, ...], *, default: int = 0) -> int:
-        """Return the number of a choice.
-
-        Raises
-        ------
-        BadParameter
-            There is no such choice; the message names them.
-        """
+        """Return the number of a choice; others are refused."""
         word = self.text(letter) or str(default)
         if word not in map(str, range(len(known))):
             listed = ", ".join(f"{number} ({name})" for number, name in enumerate(known))
@@ -71,19 +58,8 @@ class Words(NamedTuple):
 def read_words(words: list[str], *, letters: str, pairs: str = "", weighted: bool = False) -> Words:
     """Read the words of a command line as LIBSVM's programs do: first options, then files.
 
-    Parameters
-    ----------
-    words : list of str
-    letters : str
-        Letters of the options that one word follows.
-    pairs : str
-        Letters of the options that two words follow.
-    weighted : bool
-        Whether ``-wLABEL`` is an option.
-
-    Raises
-    ------
-    BadParameter
+    One word follows each of `letters`, two follow each of `pairs`; if `weighted`, ``-wLABEL`` is an
+    option.
     """
     values: dict[str, tuple[str, ...]] = {}
     weights: dict[float, float] = {}
@@ -120,13 +96,7 @@ def in_letters(message: str) -> str:
 
 
 def as_number(word: str, option: str) -> float:
-    """Read a number.
-
-    Raises
-    ------
-    BadParameter
-        It is not one; the message names the option.
-    """
+    """Read a number; the message of an error names the option."""
     try:
         return float(word)
     except ValueError:
@@ -134,13 +104,7 @@ def as_number(word: str, option: str) -> float:
 
 
 def check_labels_are_numbers(names: Sequence[Any] | None, what: str) -> None:
-    """Refuse labels or classes that are words, which LIBSVM's files have no place for.
-
-    Raises
-    ------
-    DataError
-        It names `what` has them.
-    """
+    """Refuse labels or classes that are words, which LIBSVM's files have no place for."""
     if names and isinstance(names[0], str):
         raise DataError(
             f"{what} has words as labels, and LIBSVM's files have whole numbers; use "

@@ -36,17 +36,10 @@ _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(s|m|min|h|d)?")
 
 
 def given(default: Any, text: str, *names: str, **others: Any) -> Any:  # noqa: ANN401 (of any type)
-    """Declare an option: a field of an `OptionGroup`.
+    """Declare an option, with its help: a field of an `OptionGroup`.
 
-    Parameters
-    ----------
-    default
-    text : str
-        Help.
-    names : str
-        Its names; by default the field's, of a bool without a second one for False.
-    others
-        As `typer.Option` takes them.
+    Its names are by default the field's, of a bool without a second one for False; other arguments
+    are those of `typer.Option`.
     """
     metadata = {"names": names, "settings": {"help": text, **others}}
     return dataclasses.field(default=default, metadata=metadata)
@@ -57,12 +50,8 @@ class OptionGroup:
     """Options that belong together; a command takes an object of the group.
 
     A subclass is a dataclass, and each field is an option: its type has one, or it is declared by
-    `given`. `with_flat_options` makes what Typer reads.
-
-    Attributes
-    ----------
-    without : tuple of str
-        Fields that are no options, and stay at their defaults.
+    `given`. `with_flat_options` makes what Typer reads. Fields in `without` are no options, and
+    stay at their defaults.
     """
 
     without: ClassVar[tuple[str, ...]] = ()
@@ -117,12 +106,7 @@ class ZeroBased(StrEnum):
 
 
 def local(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Refuse a URL as the value of an argument or option that takes a local path.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse a URL as the value of an argument or option that takes a local path."""
     if value is None:
         return None
     names = [name for name in param.opts if name.startswith("-")]
@@ -130,12 +114,7 @@ def local(param: typer.CallbackParam, value: Path | None) -> Path | None:
 
 
 def local_or_url(param: typer.CallbackParam, value: str | None) -> str | None:
-    """Refuse what is neither a local path nor a URL that names a file.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse what is neither a local path nor a URL that names a file."""
     if value is None or is_url(value):
         return value
     path = local(param, Path(value))
@@ -190,18 +169,7 @@ class ReadOptions(OptionGroup):
 
 
 def parse_seconds(text: str, option: str) -> float:
-    """Read a duration: ``60``, ``60s``, ``5m``, ``2h``.
-
-    Parameters
-    ----------
-    text : str
-    option : str
-        Its name, for the message.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Read a duration: ``60``, ``60s``, ``5m``, ``2h``."""
     match = _DURATION.fullmatch(text.strip())
     seconds = float(match[1]) * _UNITS[match[2] or ""] if match else 0.0
     if not seconds > 0:

@@ -48,13 +48,7 @@ OverwriteStore = Annotated[
 
 
 def say(text: str, *, on_error: bool = False) -> None:
-    """Write a result to standard output, or to standard error if predictions go to the former.
-
-    Raises
-    ------
-    DataError
-        The disk is full, or standard output is closed.
-    """
+    """Write a result to standard output, or to standard error if predictions go to the former."""
     if on_error:
         print(text, file=sys.stderr)
         return
@@ -114,21 +108,9 @@ def _standard_output() -> Iterator[None]:
 
 
 def check_model_path(path: str | Path, kind: str = "bigsvm", *, overwrite: bool = False) -> None:
-    """Refuse a path that no model can be written to, and a file of another kind.
+    """Refuse a path or URL that no model can be written to, and a file of another kind.
 
-    Parameters
-    ----------
-    path : path or URL
-    kind : {"bigsvm", "libsvm", "range", "onnx"}
-        What will be written; a file of this kind is replaced.
-    overwrite : bool
-        Replace any file.
-
-    Raises
-    ------
-    ModelError
-    StoreError
-        The URL cannot be reached.
+    A file of the kind, which is one of `_STARTS`, is replaced; with `overwrite` any file is.
     """
     if not (isinstance(path, str) and is_url(path)):
         _check_place(path := Path(path), "model", ModelError)
@@ -170,20 +152,9 @@ def check_apart(
 ) -> None:
     """Refuse outputs that are or lie in an input, one that has an input in it, and two at a place.
 
-    Other names of the same file, by links, are seen.
-
-    Parameters
-    ----------
-    inputs : iterable of paths, URLs, or ``-``
-    files : mapping
-        Outputs that are replaced as wholes, files and stores, by the names of their options or
-        arguments.
-    folders : mapping, optional
-        Folders that outputs and other things may be in.
-
-    Raises
-    ------
-    ParameterError
+    Other names of the same file, by links, are seen. Outputs are given by the names of their
+    options or arguments: `files` are replaced as wholes, files and stores; `folders` may have other
+    things in them.
     """
     read = [_plain(text) for text in inputs if text is not None]
     outputs = {**files, **(folders or {})}
@@ -226,22 +197,8 @@ def predictions_path(
 ) -> str | Path:
     """Destination of predictions: a file, a URL, a device, a pipe, or for ``-`` standard output.
 
-    Parameters
-    ----------
-    output : path or URL
-    inputs : iterable of paths, URLs, or ``-``
-        Inputs of the predictions.
-    overwrite : bool
-        Whether a file that is there is replaced.
-    what, name : str
-        What is written, and the name of the option or argument, for messages.
-
-    Raises
-    ------
-    DataError, ParameterError
-        The predictions cannot be written there, or the output is one of the inputs.
-    StoreError
-        The URL cannot be reached.
+    Refuses inputs, and files that are there unless `overwrite`. `what` is written, and `name` is
+    the name of the option or argument, for messages.
     """
     path: str | Path = output
     if not is_url(output):
@@ -269,12 +226,7 @@ def _is_standard_output(path: Path) -> bool:
 
 
 def check_image_path(path: Path | None, name: str, *, overwrite: bool) -> None:
-    """Refuse a path that no image can be written to, and --overwrite without one.
-
-    Raises
-    ------
-    BadParameter, DataError, ParameterError
-    """
+    """Refuse a path that no image can be written to, and --overwrite without one."""
     if path is None:
         if overwrite:
             raise typer.BadParameter(f"--overwrite needs {name}")

@@ -196,12 +196,7 @@ def command(
 
 
 def _check_has_probabilities(model: "KernelExpansion", path: str) -> None:
-    """Refuse a model without probabilities of classes.
-
-    Raises
-    ------
-    ModelError
-    """
+    """Refuse a model without probabilities of classes."""
     if model.calibration is None:
         raise ModelError(
             f"{path} has no calibration, and so no probabilities; train it with --calibration"
@@ -296,12 +291,7 @@ def _file_of(path: str | Path | None) -> "AbstractContextManager[Path | None]":
 
 
 def _check_fits(model: "KernelExpansion", n_rows: int, budget: int) -> None:
-    """Refuse predictions that take more memory than the budget.
-
-    Raises
-    ------
-    MemoryBudgetError
-    """
+    """Refuse predictions that take more memory than the budget."""
     import numpy as np
 
     vectors: Any = model.support_vectors

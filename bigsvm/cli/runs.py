@@ -71,7 +71,6 @@ class Run:
         Absolute path of a store, or of what becomes one, or a URL.
     model : str
         Absolute path of the model to be written, or a URL.
-    cache_dir : str or None
     zero_based : str
         Whether column 0 of LIBSVM text is index 0.
     label, weight, columns, rows : str or None
@@ -176,7 +175,6 @@ class Run:
 
         Parameters
         ----------
-        directory : Path
         own : bool
             Whether this user must have written it, as the run will write to the paths it names.
 
@@ -243,12 +241,7 @@ def is_url(source: str) -> bool:
 
 
 def check_is_read_again(source: str) -> None:
-    """Refuse sources that a resumed run cannot read again: standard input, pipes and devices.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse sources that a resumed run cannot read again: standard input, pipes and devices."""
     if is_standard_input(source):
         raise ParameterError(
             "standard input cannot be read again by a resumed run; convert it to a store first"
@@ -268,19 +261,8 @@ def check_source(
 ) -> None:
     """Refuse to resume with other rows, and to use a URL that only the record names.
 
-    Parameters
-    ----------
-    run : Run
-    store, model : str or None
-        Those named on the command line.
-    directory : Path
-        Folder in which the run is saved.
-    names_copy : bool
-        Whether the command line has a URL to copy the checkpoint to.
-
-    Raises
-    ------
-    ParameterError
+    `store` and `model` are those of the command line; `names_copy` says whether it names the URL to
+    which the checkpoint is copied.
     """
     if store is not None and absolute(store) != run.source:
         raise ParameterError(

@@ -144,12 +144,7 @@ def _range_in(like: str) -> "Range | None":
 
 
 def _scaled(like: str) -> "HasScaler":
-    """Open a model, which is a file, or a store, which is a folder; refuses one without a scaler.
-
-    Raises
-    ------
-    DataError
-    """
+    """Open a model, a file, or a store, a folder; refuses one without a scaler."""
     source: HasScaler
     if (not is_far_store(like)) if is_url(like) else Path(like).is_file():
         source = load_model(like)

@@ -165,18 +165,7 @@ def command(
 
 
 class Found(NamedTuple):
-    """What a search has found.
-
-    Attributes
-    ----------
-    points : list of Evaluated
-    best : Evaluated
-    score : str
-        Name of the score that decides.
-    mean : float
-        That of the best.
-    halved : bool
-    """
+    """The points of a search, the best one, the score that decides, and its mean at the best."""
 
     points: "list[Evaluated]"
     best: "Evaluated"
@@ -186,12 +175,7 @@ class Found(NamedTuple):
 
 
 def _grid(context: typer.Context, run: Run, options: SearchOptions) -> dict[str, list[Any]]:
-    """Return the values to try of each parameter.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Return the values to try of each parameter."""
     grid: dict[str, list[Any]] = {}
     for word in options.grid or ():
         name, equals, listed = word.partition("=")
@@ -307,12 +291,7 @@ def train_command(context: typer.Context, run: Run, best: dict[str, Any], model:
 
 
 def _check_picture(path: "Path", grid: dict[str, list[Any]]) -> None:
-    """Refuse a picture of other parameters than C and gamma, or of too few values.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse a picture of other parameters than C and gamma, or of too few values."""
     from bigsvm.report.contours import check_picture
 
     numbers = {

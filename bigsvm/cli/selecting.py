@@ -56,14 +56,7 @@ class FoldTrainingOptions(TrainingOptions):
 
 
 class Opened(NamedTuple):
-    """What a command fits with.
-
-    Attributes
-    ----------
-    fits : FoldFits
-    session : Session
-    n_rows : int
-    """
+    """What a command fits with."""
 
     fits: FoldFits
     session: Session
@@ -77,12 +70,7 @@ def opened_fits(
     session_options: SessionOptions,
     checkpoint: Path | None,
 ) -> Iterator[Opened]:
-    """Open the folds of a store or of text for a while; a signal ends it with its exit code.
-
-    Raises
-    ------
-    ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError, ClusterError
-    """
+    """Open the folds of a store or of text for a while; a signal ends it with its exit code."""
     parameters = run.training_parameters(None)
     check_parameters(parameters)
     with (
@@ -110,13 +98,7 @@ def opened_fits(
 
 
 def _usual_scores(formulation: str, store: Store) -> list[str]:
-    """Name the scores of a formulation.
-
-    Raises
-    ------
-    DataError
-        One class, and labels that are not 1 and -1.
-    """
+    """Name the scores of a formulation."""
     if formulation in CLASSIFIERS:
         return ["accuracy"]
     if formulation in REGRESSIONS:
@@ -151,12 +133,7 @@ def _cv_of(folds: str, store: Store, formulation: str, *, grouped: bool) -> Any:
 
 
 def _numbers_in(path: Path, store: Store) -> RowValues:
-    """Read a whole number a row, in the order of the input; returns them in that of the store.
-
-    Raises
-    ------
-    DataError
-    """
+    """Read a whole number a row, in the order of the input; returns them in that of the store."""
     import numpy as np
 
     try:

@@ -49,20 +49,7 @@ class SessionOptions(ClusterOptions):
 
 
 class Session(NamedTuple):
-    """What a command has while it runs; `opened_session` makes it.
-
-    Attributes
-    ----------
-    interruption : Interruption
-        Whether a signal has come.
-    display : Display
-    show : TrainingProgress
-        Shows events on the display.
-    log : RunLog or None
-    client : distributed.Client or None
-        Of the cluster that options name.
-    cluster : ClusterOptions
-    """
+    """What a command has while it runs; `opened_session` makes it."""
 
     interruption: Interruption
     display: Display
@@ -108,13 +95,7 @@ class Session(NamedTuple):
 
     @contextmanager
     def rows_to_train(self, run: Run, parameters: TrainingParameters) -> Iterator[Store]:
-        """Open the rows of a run for a while.
-
-        Raises
-        ------
-        MemoryBudgetError
-            Their labels alone exceed the memory.
-        """
+        """Open the rows of a run for a while."""
         text = TextOptions(**vars(run.read), memory=parameters.memory, cache_dir=run.cache_folder)
         with opened(run.source, text, self.display, self.interruption) as store:
             check_labels_fit(parse_bytes(parameters.memory), store.rows.n_rows)
@@ -137,13 +118,7 @@ class Session(NamedTuple):
 
 @contextmanager
 def opened_session(options: SessionOptions) -> Iterator[Session]:
-    """Open what a command has while it runs.
-
-    Raises
-    ------
-    ParameterError, ClusterError, Interrupted
-        As `opened_client`, or the file is not a log.
-    """
+    """Open what a command has while it runs."""
     with (
         Interruption() as interruption,
         Display(quiet=options.quiet, times_asked=interruption.times_asked) as display,

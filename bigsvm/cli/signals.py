@@ -18,12 +18,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """A signal ended a command before it had a result; not an `Exception`, which others catch.
-
-    Parameters
-    ----------
-    signum : int
-    """
+    """A signal ended a command before it had a result; not an `Exception`, which others catch."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}; nothing was written")
@@ -33,10 +28,7 @@ class Interrupted(BaseException):
 class Interruption:
     """Whether this process was asked to stop; use it as a context manager around a command.
 
-    Attributes
-    ----------
-    signum : int or None
-        The signal that asked.
+    `signum` is the signal that asked, or None.
     """
 
     def __init__(self) -> None:

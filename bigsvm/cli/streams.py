@@ -12,12 +12,7 @@ from bigsvm.errors import shown
 
 
 class _Tolerant(io.TextIOBase):
-    """Standard error that may be full or closed: text that cannot be written is dropped.
-
-    Parameters
-    ----------
-    stream : text file
-    """
+    """Standard error that may be full or closed: text that cannot be written is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -50,19 +50,7 @@ UNCONVERGED_CODE = 3
 
 
 class TrainingOptions(OptionGroup):
-    """An option for each parameter of training.
-
-    Attributes
-    ----------
-    checkpoint : Path or None
-    values : dict
-        Values of the others as a `Run` has them.
-
-    Raises
-    ------
-    ParameterError
-        The weights of classes contradict each other.
-    """
+    """An option for each parameter of training; `values` are those of a `Run`."""
 
     def __init__(self, **values: Any) -> None:  # noqa: ANN401 (of any option)
         self.checkpoint: Path | None = values.pop("checkpoint")
@@ -159,12 +147,7 @@ def command(
 
 
 def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> None:
-    """Refuse options that this run would ignore; LIBSVM ignores them silently.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse options that this run would ignore; LIBSVM ignores them silently."""
     parameters = run.parameters
     formulation, kernel = parameters["formulation"], parameters.get("kernel", "rbf")
     for name, field in FIELDS.items():
@@ -204,12 +187,8 @@ def _train(
 ) -> tuple[int, bool]:
     """Train, write the model and report the result.
 
-    Returns
-    -------
-    code : int
-        Exit code: 0, or that of a signal.
-    failed : bool
-        Whether the model should have converged, and has not.
+    Returns the exit code, 0 or that of a signal, and whether the model should have converged, and
+    has not.
     """
     from bigsvm.fit.train import train_model
     from bigsvm.report.describe import model_warnings

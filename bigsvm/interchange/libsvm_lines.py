@@ -71,7 +71,6 @@ class Header:
     ----------
     svm_type : str
         One of `SVM_TYPES`.
-    kernel : Kernel
     total_sv : int
         Support vectors.
     rho : (n_pairs,) float64
@@ -97,13 +96,7 @@ class Header:
 
 
 def read_line(file: BinaryIO, most: int, path: object) -> bytes:
-    """Read a line of at most `most` bytes, in pieces, and stop at a hole in a sparse file.
-
-    Raises
-    ------
-    ModelError
-        The line has a NUL byte.
-    """
+    """Read a line of at most `most` bytes, in pieces, and stop at a hole in a sparse file."""
     pieces = []
     while most > 0 and (piece := file.readline(min(most, PIECE_BYTES))):
         if b"\0" in piece:
@@ -116,13 +109,7 @@ def read_line(file: BinaryIO, most: int, path: object) -> bytes:
 
 
 def read_header(file: BinaryIO, path: object) -> Header:
-    """Read up to the line SV.
-
-    Raises
-    ------
-    ModelError
-        The place, and what is wrong there.
-    """
+    """Read up to the line SV."""
     lines = _Lines(file, path)
     svm_type, kernel_type = lines.value("svm_type", str), lines.value("kernel_type", str)
     for name, value, known in (

@@ -41,7 +41,6 @@ class Range(NamedTuple):
 
     Attributes
     ----------
-    path : Path
     lower, upper : float
         Values to which the smallest and the largest value of a column are mapped.
     indices : (m,) int64
@@ -68,19 +67,7 @@ class Range(NamedTuple):
         return int(self.indices.max(initial=first_index - 1)) - first_index + 1
 
     def scaler(self, n_columns: int, first_index: int) -> Scaler:
-        """Make the scaler of rows with these columns.
-
-        Parameters
-        ----------
-        n_columns : int
-        first_index : int
-            Index of column 0.
-
-        Raises
-        ------
-        DataError
-            A listed column does not exist.
-        """
+        """Make the scaler of rows with these columns; column 0 has the index `first_index`."""
         if self.n_columns(first_index) > n_columns or self.indices.min(initial=2**31) < first_index:
             raise DataError(
                 f"{self.path}: the indices {self.indices[0]} to {self.indices[-1]} are scaled, but "
@@ -109,17 +96,7 @@ def is_range_file(path: Path) -> bool:
 def read_range(path: str | os.PathLike[str], *, with_targets: bool = False) -> Range:
     """Read a file of svm-scale; nothing in it is trusted.
 
-    Parameters
-    ----------
-    path : path
-    with_targets : bool
-        Whether to read a file that scales targets too, not to refuse it.
-
-    Raises
-    ------
-    DataError
-        A line is invalid (the message names it), or the file scales targets too, cannot be read,
-        or is cut off.
+    One that scales targets too is refused unless `with_targets`.
     """
     place = local_path(path, "range_file")
     try:

@@ -132,13 +132,7 @@ def _lay_out(
 
 
 def _with_int32(vectors: sp.csr_array) -> sp.csr_matrix:
-    """CSR with the index type that scikit-learn passes to LIBSVM; loaded models have int64.
-
-    Raises
-    ------
-    ModelError
-        An index or the number of entries is beyond int32.
-    """
+    """CSR with the index type that scikit-learn passes to LIBSVM; loaded models have int64."""
     if max(vectors.nnz, *vectors.shape) > np.iinfo(np.int32).max:
         raise ModelError(
             f"the support vectors have {vectors.nnz} entries in {vectors.shape[1]} columns; "
@@ -157,13 +151,7 @@ def _with_zeros(coefficients: NDArray[np.float64]) -> sp.csr_matrix:
 
 
 def _behind(scaler: Scaler, estimator: Any) -> Any:  # noqa: ANN401
-    """Make a pipeline that scales rows first; it takes sparse rows if no column is shifted.
-
-    Raises
-    ------
-    ModelError
-        There are too many columns.
-    """
+    """Make a pipeline that scales rows first; it takes sparse rows if no column is shifted."""
     if scaler.n_columns > MOST_SCALED_COLUMNS:
         raise ModelError(
             f"scikit-learn's StandardScaler has several numbers for each column, and there are "

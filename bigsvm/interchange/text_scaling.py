@@ -60,15 +60,7 @@ class TextScaling:
     def of_text(
         cls, path: str, *, lower: float, upper: float, targets: tuple[float, float] | None = None
     ) -> TextScaling:
-        """Find the limits of the columns of a text.
-
-        Parameters
-        ----------
-        path : path
-        lower, upper : float
-        targets : (float, float), optional
-            Ends of the range of the targets.
-        """
+        """Find the limits of the columns of a text; `targets` are the ends for the targets."""
         low, high, counts = np.empty(0), np.empty(0), np.empty(0, np.int64)
         n_rows, least, largest = 0, np.inf, -np.inf
         for part in _parts(path):
@@ -92,14 +84,7 @@ class TextScaling:
 
     @classmethod
     def of_range(cls, ranges: Range, n_columns: int) -> TextScaling:
-        """Use the limits of a file of svm-scale; columns that it lacks become 0.
-
-        Parameters
-        ----------
-        ranges : Range
-        n_columns : int
-            Largest index of the text, and 1.
-        """
+        """Use the limits of a file of svm-scale; columns that it lacks become 0."""
         n = max(n_columns, ranges.n_columns(0))
         _check_columns(n)
         low, high = np.zeros(n), np.zeros(n)

@@ -21,13 +21,7 @@ LEVELS = 8
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a picture that cannot be drawn, before the search.
-
-    Raises
-    ------
-    ParameterError
-        Another kind of file, or matplotlib is not installed.
-    """
+    """Refuse a picture that cannot be drawn, before the search."""
     if path.suffix not in SUFFIXES:
         raise ParameterError(f"{path} must end in {', '.join(SUFFIXES)}, the kinds of pictures")
     _figure()
@@ -36,18 +30,7 @@ def check_picture(path: Path) -> None:
 def draw_contours(path: Path, scores: Mapping[tuple[float, float], float], *, title: str) -> None:
     """Draw mean scores over log2 C and log2 gamma, the best one marked; whole or not at all.
 
-    Parameters
-    ----------
-    path : Path
-    scores : mapping of (float, float) to float
-        By C and gamma; one of each pair of values. NaN is no score.
-    title : str
-        What the scores are.
-
-    Raises
-    ------
-    DataError
-        The file cannot be written.
+    There is a score for each pair of values of C and gamma; NaN is no score.
     """
     costs, gammas = (sorted({pair[axis] for pair in scores}) for axis in (0, 1))
     values = np.array([[scores[C, gamma] for C in costs] for gamma in gammas])

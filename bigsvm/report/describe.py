@@ -172,11 +172,7 @@ def model_lines(model: KernelExpansion, path: str | Path) -> Lines:
 def model_warnings(model: KernelExpansion, *, resume: str | None = None) -> Iterator[str]:
     """Say what must be known before a model that was just trained is used, a sentence each.
 
-    Parameters
-    ----------
-    model : KernelExpansion
-    resume : str, optional
-        Command that goes on with a run that has not converged.
+    `resume` is the command that goes on with a run that has not converged.
     """
     from bigsvm.fit.advice import scaling_hint
 
@@ -258,14 +254,7 @@ def certificate_lines(
 ) -> Lines:
     """Why training stopped, what it proved, and what it cost.
 
-    Parameters
-    ----------
-    certificate : mapping
-        Certificate of a model.
-    classes : sequence, optional
-        The model's, to name those of the worst pair.
-    formulation : str
-        The model's, which says what kind of gap it has.
+    The model's classes name those of the worst pair; its formulation says what kind of gap it has.
     """
     if not certificate:
         return [("certificate", "none")]

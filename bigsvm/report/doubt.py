@@ -37,15 +37,7 @@ LEAST_SHARE = 0.25
 
 
 def records(model: KernelExpansion, doubtful: Doubtful, originals: Sequence[int]) -> Records:
-    """Describe rows, as JSON can say it.
-
-    Parameters
-    ----------
-    model : KernelExpansion
-    doubtful : Doubtful
-    originals : sequence of int
-        Their numbers in the input.
-    """
+    """Describe rows, with their numbers in the input, as JSON can say it."""
     classes = list(model.classes or ())
     described = []
     for i, row in enumerate(originals):
@@ -85,12 +77,7 @@ def table(described: Records) -> str:
 
 
 def check_number(count: int) -> None:
-    """Refuse more rows than a file of images has room for.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse more rows than a file of images has room for."""
     if count > MOST_IMAGES:
         raise ParameterError(
             f"{count} rows are to be drawn, and an image has room for {MOST_IMAGES}; give a lower "
@@ -101,17 +88,8 @@ def check_number(count: int) -> None:
 def image_side(model: KernelExpansion, side: int | None, *, wanted: bool) -> int | None:
     """Pixels on a side of the rows as images; None where they are none.
 
-    Parameters
-    ----------
-    model : KernelExpansion
-    side : int or None
-        Side that the user gives; pixels past the last column are 0.
-    wanted : bool
-        Whether rows that are not images are an error, and drawing must be possible.
-
-    Raises
-    ------
-    DataError, ParameterError
+    The user may give the side: pixels past the last column are 0 then. If images are `wanted`, rows
+    that are none are refused, and drawing must be possible.
     """
     if wanted:
         _figure()
@@ -197,15 +175,7 @@ def half_blocks(image: NDArray[np.float64], *, coloured: bool) -> Text:
 
 
 def write_png(path: Path, described: Records, drawn: Images) -> None:
-    """Draw images into a PNG file, whole or not at all.
-
-    Raises
-    ------
-    ParameterError
-        matplotlib is not installed.
-    DataError
-        The file cannot be written.
-    """
+    """Draw images into a PNG file, whole or not at all."""
     n_lines = max(1, -(-len(described) // IMAGES_A_LINE))
     figure = _figure()(figsize=(2 * IMAGES_A_LINE, 2.2 * n_lines), layout="constrained")
     for i, (record, image) in enumerate(zip(described, drawn, strict=True)):

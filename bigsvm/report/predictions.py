@@ -27,12 +27,7 @@ _LINES_AT_ONCE = 1 << 16
 class ValuesFile:
     """Values of functions or classes, which may be more than memory holds, in a file.
 
-    Parameters
-    ----------
-    file : io.FileIO
-        Open as long as this is in use, without a buffer.
-    shape : (int, int)
-        Rows, and values of each.
+    The file is open as long as this is in use, without a buffer.
     """
 
     def __init__(self, file: FileIO, shape: tuple[int, int]) -> None:
@@ -40,13 +35,7 @@ class ValuesFile:
         self._row_bytes = shape[1] * np.dtype(np.float64).itemsize
 
     def __setitem__(self, rows: slice, values: NDArray[np.float64]) -> None:
-        """Keep values (m, k) of a slice of rows.
-
-        Raises
-        ------
-        DataError
-            There is no room.
-        """
+        """Keep values (m, k) of a slice of rows."""
         left = np.ascontiguousarray(values, np.float64).data.cast("B")
         try:
             self._file.seek(rows.start * self._row_bytes)
@@ -70,13 +59,8 @@ def write_values(
 ) -> None:
     """Write decision values or predicted targets to a file, whole or not at all, device or pipe.
 
-    Parameters
-    ----------
-    path : Path
-    values : (n,) or (n, n_functions) float64
-        In the order of a store; those of several functions become one line.
-    original_rows : (n,) int64
-        Number in the input that each of these rows had.
+    Values (n,) or (n, n_functions) are in the order of a store; those of several functions become
+    one line. `original_rows` (n,) are the numbers in the input.
     """
     write_lines(path, _value_lines(values, np.argsort(original_rows, kind="stable")))
 
@@ -91,17 +75,9 @@ def write_labels(
 ) -> None:
     """Write labels to a file, whole or not at all, or to a device or pipe.
 
-    Parameters
-    ----------
-    path : Path
-    codes : (n,) int64
-        Places in `classes`, in the order of a store.
-    original_rows : (n,) int64
-        Number in the input that each of these rows had.
-    classes : sequence
-    probabilities : callable, optional
-        Given rows (m,), returns the probabilities of the classes, (m, k). They are written after
-        each label, below a line with the names of the classes, as LIBSVM's programs write them.
+    Codes (n,) are places in `classes`, in the order of a store; `original_rows` (n,) are the
+    numbers in the input. The probabilities (m, k) of rows (m,) are written after each label, below
+    a line with the names of the classes, as LIBSVM's programs write them.
     """
     order = np.argsort(original_rows, kind="stable")
     names = [label_text(label, sys.maxsize) for label in classes]
@@ -114,13 +90,7 @@ def write_labels(
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines to a file, whole or not at all, or to a device or pipe.
-
-    Raises
-    ------
-    DataError
-        They cannot be written.
-    """
+    """Write lines to a file, whole or not at all, or to a device or pipe."""
     try:
         with written(path) as file:
             file.writelines(lines)

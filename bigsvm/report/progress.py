@@ -171,13 +171,7 @@ class Pace:
         self._first: tuple[float, float] | None = None
 
     def per_second(self, done: float) -> float | None:
-        """Return how much is done each second; None at the first report.
-
-        Parameters
-        ----------
-        done : float
-            How much of it is done now, in any unit.
-        """
+        """Return how much is done each second, in any unit; None at the first report."""
         now = time.monotonic()
         if self._first is None:
             self._first = (done, now)
@@ -194,12 +188,7 @@ class Pace:
 
 
 class TrainingProgress:
-    """Listens to a training run.
-
-    Parameters
-    ----------
-    display : Display
-    """
+    """Listens to a training run."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -356,12 +345,7 @@ def _idle(share: float | None) -> str:
 
 
 class ConvertingProgress:
-    """Listens to a conversion.
-
-    Parameters
-    ----------
-    display : Display
-    """
+    """Listens to a conversion."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -380,16 +364,7 @@ class ConvertingProgress:
 
 
 class RowsProgress:
-    """Shows how many rows of one pass are done.
-
-    Parameters
-    ----------
-    display : Display
-    what : str
-        What is done with them.
-    n_rows : int
-        All there are.
-    """
+    """Shows how many rows of one pass are done."""
 
     def __init__(self, display: Display, what: str, n_rows: int) -> None:
         self._display = display

@@ -31,14 +31,7 @@ _AT_ONCE = 1 << 16
 
 
 def codes_of(labels: NDArray[Any], classes: Labels) -> I8 | None:
-    """Places of labels in `classes`, (n,), -1 where a label is none; None if none is.
-
-    Parameters
-    ----------
-    labels : (n,) array
-    classes : sequence
-        Classes of a model, distinct.
-    """
+    """Places of labels (n,) in `classes`, (n,), -1 where a label is none; None if none is."""
     words = any(isinstance(label, str) for label in classes)
     known = np.asarray(classes) if words else np.asarray(classes, np.float64)
     if (known.dtype.kind == "U") != (labels.dtype.kind in "UO"):
@@ -59,7 +52,6 @@ def of_classes(predicted: I8, true: I8, classes: Labels) -> dict[str, Any]:
         Places in `classes`.
     true : (n,) int64
         From `codes_of`.
-    classes : sequence
 
     Returns
     -------

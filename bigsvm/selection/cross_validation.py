@@ -136,20 +136,10 @@ def folds_fitted(
     keep_estimators: bool = False,
     on_fit: Callable[[int, FoldFit], None] = lambda *_: None,
 ) -> list[tuple[FoldFit, KernelMachine | None]]:
-    """Fit all folds, on the workers of a cluster where they fit.
+    """Fit all folds, on the workers of a cluster where they fit; returns them in their order.
 
-    Parameters
-    ----------
-    fits : FoldFits
-    keep_estimators : bool
-        Whether the fitted estimators are needed, which workers do not return.
-    on_fit : callable
-        Given the number of a fold and its result when it is finished.
-
-    Returns
-    -------
-    list of (FoldFit, KernelMachine or None)
-        In the order of the folds.
+    Workers return no estimators, so `keep_estimators` has folds fitted here. `on_fit` gets the
+    number of each fold that is finished, and its result.
     """
     numbers = list(range(len(fits.folds)))
     lines = [Line([{}], numbers)]

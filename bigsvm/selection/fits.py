@@ -101,15 +101,11 @@ class FoldFits:
         Order of `y`, weights, groups and fold numbers beside a store.
     scoring
         As scikit-learn's `check_scoring` takes it.
-    hooks : Hooks
     with_train_scores : bool
         Whether the rows that were trained on are scored too.
 
     Attributes
     ----------
-    hooks : Hooks
-    data : Data
-    folds : list of Fold
     memory : int
         Bytes of a fit, without what all have in common.
     record : Record or None
@@ -209,7 +205,6 @@ class FoldFits:
 
         Parameters
         ----------
-        directory : path or None
         search : mapping of str to str, optional
             What the results belong to besides the data, the folds and the estimator.
         searched : sequence of str

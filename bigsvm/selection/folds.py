@@ -61,12 +61,7 @@ class Data(NamedTuple):
 
 
 def check_estimator(estimator: Any) -> KernelMachine:
-    """Refuse estimators of other packages.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse estimators of other packages."""
     if not isinstance(estimator, KernelMachine):
         raise ParameterError(
             f"estimator is a {type(estimator).__name__}; it must be one of bigsvm's, as folds are "
@@ -87,12 +82,7 @@ def check_estimator(estimator: Any) -> KernelMachine:
 
 
 def whole_store(X: Any) -> Store | None:
-    """Store that `X` is or refers to; refuses chosen rows of one.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Store that `X` is or refers to; refuses chosen rows of one."""
     store = as_store(X)
     if isinstance(store, StorePart):
         raise ParameterError(
@@ -195,13 +185,11 @@ def make_folds(
         A number of folds: stratified by the labels if `stratified`; with `groups` by them. One
         number a row is the fold that tests it, -1 for none. Pairs are arrays of the rows that are
         trained on and tested.
-    n_rows : int
     labels : (n_rows,) array or None
     weights : (n_rows,) float64 or None
         Rows of weight 0 are neither trained on nor tested.
     groups : (n_rows,) array or None
         Rows of one group are in one fold.
-    stratified : bool
 
     Raises
     ------
@@ -289,12 +277,6 @@ def sample_rows(source: RowSource, n_rows: int) -> I8:
 
     Rows that are shuffled already are taken in runs at equal distances: folds may be consecutive
     rows, and the first ones would all be in one of them.
-
-    Parameters
-    ----------
-    source : RowSource
-    n_rows : int
-        At most all of them.
     """
     if not source.is_shuffled:
         return np.sort(np.random.default_rng(SEED).permutation(source.n_rows)[:n_rows])

@@ -32,7 +32,6 @@ class Evaluated(NamedTuple):
 
     Attributes
     ----------
-    parameters : dict
     round : int
         From 0.
     n_rows : int
@@ -58,13 +57,7 @@ def candidates_of(
     grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
     estimator: KernelMachine,
 ) -> list[dict[str, Any]]:
-    """List the points of a grid, or of several.
-
-    Raises
-    ------
-    ParameterError
-        A name is no parameter that can be searched, or a list of values is empty or none.
-    """
+    """List the points of a grid, or of several."""
     try:
         candidates = [dict(point) for point in ParameterGrid(grid)]
     except (TypeError, ValueError) as error:
@@ -83,10 +76,6 @@ def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[Round]
     """Plan successive halving: each round has `factor` times the rows, and 1 / `factor` candidates.
 
     The last round has all rows, and so has the only one without a factor.
-
-    Raises
-    ------
-    ParameterError
     """
     if factor is None:
         return [Round(n_candidates, n_rows)]
@@ -119,14 +108,10 @@ def searched(
 
     Parameters
     ----------
-    fits : FoldFits
-    candidates : sequence of dict
     score : str
         Name of the score by which candidates get to the next round.
     factor : int or None
         Of successive halving.
-    warm_starts : bool
-    checkpoint : path or None
     raises : bool
         Whether parameters that training refuses are an error; otherwise they have no score, which
         causes a warning.
@@ -180,13 +165,7 @@ def mean_score(fits: Sequence[FoldFit | None], name: str) -> float:
 
 
 def best_of(evaluated: Sequence[Evaluated], score: str) -> int:
-    """Return the place of the best candidate of the last round, the first among equal ones.
-
-    Raises
-    ------
-    ParameterError
-        None could be trained.
-    """
+    """Return the place of the best candidate of the last round, the first among equal ones."""
     last = evaluated[-1].round
     means = [
         mean_score(point.fits, score) if point.round == last else math.nan for point in evaluated

@@ -33,15 +33,7 @@ def belongings_of(
 ) -> dict[str, str]:
     """Describe what the results of fits belong to, so that others are not taken for them.
 
-    Parameters
-    ----------
-    estimator : KernelMachine
-    data : Data
-    folds : sequence of Fold
-    scoring, with_train_scores
-        As `FoldFits` takes them.
-    searched : sequence of str
-        Parameters that differ from fit to fit, and are left out.
+    Parameters in `searched` differ from fit to fit, and are left out.
     """
     hasher = xxhash.xxh3_128()
     for values in (data.truth, data.weights):

@@ -57,7 +57,6 @@ class FoldFit(NamedTuple):
         At the rows that are tested.
     train_scores : dict of str to float
         At the rows that were trained on, if they are asked for.
-    fit_seconds, score_seconds : float
     certificate : dict
         As `KernelExpansion.certificate`.
     """
@@ -230,13 +229,7 @@ class Record:
         return _is_there(self._runs / key)
 
     def model(self, key: str, *, most_bytes: float) -> KernelExpansion | None:
-        """Read the model of a finished fit, which was added with it; None if it is gone.
-
-        Raises
-        ------
-        CheckpointError
-            It is damaged, or larger than such a model can be.
-        """
+        """Read the model of a finished fit, which was added with it; None if it is gone."""
         path = self._start_path(key, MODEL)
         if not _is_there(path):
             return None
@@ -262,17 +255,7 @@ class Record:
     def point(self, key: str, *, n_rows: int, n_fits: int) -> PointOfFits | None:
         """Read where a run of all folds ended; None if that was not added.
 
-        Parameters
-        ----------
-        key : str
-        n_rows : int
-            Most rows that were trained on.
-        n_fits : int
-            Number of folds.
-
-        Raises
-        ------
-        CheckpointError
+        At most `n_rows` rows were trained on, in `n_fits` folds.
         """
         path = self._start_path(key, POINT)
         if not _is_there(path):
@@ -299,12 +282,7 @@ class Record:
     def add(self, key: str, result: FoldFit, model: KernelExpansion | None = None) -> None:
         """Keep the result of a finished fit, whose checkpoint is no longer needed.
 
-        Parameters
-        ----------
-        key : str
-        result : FoldFit
-        model : KernelExpansion, optional
-            Kept too, until it is dropped.
+        The model is kept too, until it is dropped.
         """
         try:
             self._content.metrics_like(result.scores)
@@ -322,12 +300,7 @@ class Record:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is a file or folder, which must not be a link: its target is not of this run.
-
-    Raises
-    ------
-    CheckpointError
-    """
+    """Whether there is a file or folder; a link is refused, as its target is not of this run."""
     if path.is_symlink():
         raise CheckpointError(f"{path} is a link, which is not followed; remove it")
     return path.exists()
@@ -344,13 +317,7 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 
 
 def _read(path: Path) -> tuple[int, Any]:
-    """Read the format version and the values of a file that `_write` has written.
-
-    Raises
-    ------
-    CheckpointError
-        It is damaged, or from a newer version.
-    """
+    """Read the format version and the values of a file that `_write` has written."""
     try:
         with open_regular(path, follow_links=False) as file:
             data = file.read(MOST_BYTES + 1)

@@ -78,12 +78,8 @@ def range_of(metric: str | None) -> tuple[float, float]:
 class FitContent:
     """Contents of the results of fits.
 
-    Parameters
-    ----------
-    metrics : mapping of str to str or None, or None
-        The metric of each score by the score's name; None if the names are not known, which are
-        those of the first result then.
-    with_train_scores : bool
+    `metrics` has the metric of each score by the score's name, None of one's own. It is None if the
+    names are not known; they are those of the first result then.
     """
 
     def __init__(
@@ -92,13 +88,7 @@ class FitContent:
         self._metrics, self._with_train_scores = metrics, with_train_scores
 
     def check(self, values: Any) -> None:
-        """Check the values of a result.
-
-        Raises
-        ------
-        ValueError
-            The message says what is wrong.
-        """
+        """Check the values of a result; ValueError says what is wrong."""
         if not isinstance(values, dict) or set(values) != set(FIELDS):
             raise ValueError(f"its fields are not {', '.join(FIELDS)}")
         check_fields("the result", values, FIELDS)
@@ -109,13 +99,7 @@ class FitContent:
         check_certificate(values["certificate"], n_classes=None, required=OF_CERTIFICATES)
 
     def metrics_like(self, scores: Any) -> Mapping[str, str | None]:
-        """Return the metric of each score; where names are not known, they are those of `scores`.
-
-        Raises
-        ------
-        ValueError
-            The scores have other names.
-        """
+        """Return the metric of each score; names that are not known are those of `scores`."""
         if self._metrics is None and isinstance(scores, dict) and scores:
             self._metrics = dict.fromkeys(scores)
         metrics = self._metrics or {}

@@ -200,12 +200,7 @@ class SearchCV(BaseEstimator):
         return self
 
     def _deciding_score(self) -> str:
-        """Name the score that decides.
-
-        Raises
-        ------
-        ParameterError
-        """
+        """Name the score that decides."""
         if not isinstance(self.scoring, list | tuple | set | dict):
             return SCORE
         if self.refit not in self.scoring:

@@ -96,14 +96,7 @@ def split_store(
 def part_numbers(
     labels: NDArray[np.float64], shares: Sequence[float], seed: int
 ) -> NDArray[np.int64]:
-    """Deal rows out at random, (n,) int64: each part has its share of each label, to within a row.
-
-    Parameters
-    ----------
-    labels : (n,) float64
-    shares : sequence of float
-    seed : int
-    """
+    """Deal rows out at random, (n,) int64: each part has its share of each label, but for a row."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]

@@ -53,16 +53,7 @@ ROW_BYTES = 24
 
 
 class LineResult(NamedTuple):
-    """What a task returns.
-
-    Attributes
-    ----------
-    fits : list of Fitted
-    error : MemoryBudgetError or None
-        What has ended the line.
-    told : list of ManyClasses and ClassesLeftOut
-        Events that a warning is made of.
-    """
+    """What a task returns: its fits, the error that ended the line, and events to warn of."""
 
     fits: list[Fitted]
     error: MemoryBudgetError | None
