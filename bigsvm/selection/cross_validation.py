@@ -10,14 +10,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from bigsvm.errors import AdviceWarning, ParameterError
-from bigsvm.estimators.watching import StoppedByCtrlC
-from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.fits import FoldFits, Line
-from bigsvm.selection.folds import check_estimator, watched
+from bigsvm.selection.folds import check_estimator, hooks_of
 from bigsvm.selection.lines import trains_together
 from bigsvm.selection.record import FoldFit, advice_of, fit_warnings
 from bigsvm.selection.tasks import fit_lines
-from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
     import os
@@ -102,20 +99,15 @@ def cross_validate(
     (3, True)
     """
     check_estimator(estimator)
-    of_workers = worker_bytes(client, worker_memory)
-    if return_estimator and checkpoint is not None:
-        raise ParameterError(
-            "return_estimator is True, but with checkpoint only the results of finished fits are "
-            "kept; leave one out"
-        )
-    with StoppedByCtrlC() as stop, watched(estimator) as listener:
-        hooks = Hooks(
-            listener=listener, interrupted=stop.requested, client=client, worker_memory=of_workers
-        )
+    with hooks_of(estimator, client, worker_memory) as hooks:
+        if return_estimator and checkpoint is not None:
+            raise ParameterError(
+                "return_estimator is True, but with checkpoint only the results of finished fits "
+                "are kept; leave one out"
+            )
         fits = FoldFits(
             clone(estimator), X, y, sample_weight, cv=cv, groups=groups, y_order=y_order,
-            scoring=scoring,
-            hooks=hooks, with_train_scores=return_train_score,
+            scoring=scoring, hooks=hooks, with_train_scores=return_train_score,
         )  # fmt: skip
         with fits.recorded(checkpoint):
             fitted = folds_fitted(fits, keep_estimators=return_estimator)

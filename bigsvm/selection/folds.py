@@ -20,7 +20,8 @@ from bigsvm.data.sources import as_store
 from bigsvm.data.store_part import StorePart
 from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.estimators.base import KernelMachine
-from bigsvm.estimators.watching import folder_of_checkpoints
+from bigsvm.estimators.watching import StoppedByCtrlC, folder_of_checkpoints
+from bigsvm.executors.clients import worker_bytes
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.training import events
 
@@ -121,9 +122,12 @@ def make_data(
 
 
 @contextmanager
-def watched(estimator: KernelMachine) -> Iterator[events.Listener]:
-    """Give what listens to the fits: it shows progress if the estimator's `verbose` says so."""
-    with ExitStack() as stack:
+def hooks_of(
+    estimator: KernelMachine, client: Any, worker_memory: int | str | None
+) -> Iterator[events.Hooks]:
+    """Give the hooks of fits: Ctrl-C stops them, and `verbose` says whether progress is shown."""
+    of_workers = worker_bytes(client, worker_memory)
+    with StoppedByCtrlC() as stop, ExitStack() as stack:
         show: events.Listener = events.ignore
         if estimator.verbose:
             display = stack.enter_context(Display(quiet=False, takes_warnings=False))
@@ -135,7 +139,9 @@ def watched(estimator: KernelMachine) -> Iterator[events.Listener]:
             else:
                 show(event)
 
-        yield listener
+        yield events.Hooks(
+            listener=listener, interrupted=stop.requested, client=client, worker_memory=of_workers
+        )
 
 
 class Fold(NamedTuple):

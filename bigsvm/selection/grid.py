@@ -46,13 +46,6 @@ class Evaluated(NamedTuple):
     fits: list[FoldFit | None]
 
 
-class Round(NamedTuple):
-    """Candidates that are fitted on a sample of rows; the best go on to the next round."""
-
-    n_candidates: int
-    n_rows: int
-
-
 def candidates_of(
     grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
     estimator: KernelMachine,
@@ -72,20 +65,21 @@ def candidates_of(
     return candidates
 
 
-def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[Round]:
+def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[tuple[int, int]]:
     """Plan successive halving: each round has `factor` times the rows, and 1 / `factor` candidates.
 
-    The last round has all rows, and so has the only one without a factor.
+    Returns the numbers of candidates and of rows of each round. The last one has all rows, and so
+    has the only one without a factor.
     """
     if factor is None:
-        return [Round(n_candidates, n_rows)]
+        return [(n_candidates, n_rows)]
     if not isinstance(factor, int) or factor < 2:
         raise ParameterError(f"halving is {brief(factor)}; it must be a whole number of at least 2")
     more = 0
     while factor ** (more + 1) <= n_candidates and n_rows // factor ** (more + 1) >= FEWEST_ROWS:
         more += 1
     return [
-        Round(math.ceil(n_candidates / factor**k), n_rows // factor ** (more - k))
+        (math.ceil(n_candidates / factor**k), n_rows // factor ** (more - k))
         for k in range(more + 1)
     ]
 

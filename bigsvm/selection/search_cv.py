@@ -15,13 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.errors import AdviceWarning, ParameterError, brief
 from bigsvm.estimators.bases import BaseEstimator
-from bigsvm.estimators.watching import StoppedByCtrlC
-from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.fits import SCORE, FoldFits
-from bigsvm.selection.folds import check_estimator, watched
+from bigsvm.selection.folds import check_estimator, hooks_of
 from bigsvm.selection.grid import best_of, candidates_of, mean_score, searched
 from bigsvm.selection.record import advice_of, fit_warnings
-from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
     import os
@@ -161,16 +158,12 @@ class SearchCV(BaseEstimator):
             Ctrl-C, within about a second.
         """
         check_estimator(self.estimator)
-        of_workers = worker_bytes(client, worker_memory)
-        candidates = candidates_of(self.param_grid, self.estimator)
-        with StoppedByCtrlC() as stop, watched(self.estimator) as listener:
+        with hooks_of(self.estimator, client, worker_memory) as hooks:
+            candidates = candidates_of(self.param_grid, self.estimator)
             fits = FoldFits(
                 clone(self.estimator), X, y, sample_weight, cv=self.cv, groups=groups,
-                y_order=y_order, scoring=self.scoring, with_train_scores=self.return_train_score,
-                hooks=Hooks(
-                    listener=listener, interrupted=stop.requested, client=client,
-                    worker_memory=of_workers,
-                ),
+                y_order=y_order, scoring=self.scoring, hooks=hooks,
+                with_train_scores=self.return_train_score,
             )  # fmt: skip
             score = self._deciding_score()
             evaluated = searched(
