@@ -148,7 +148,7 @@ def command(
             opened.session.note("Ended", {"model": model, **best, **trained.certificate})
         n_rows = opened.n_rows
     if picture is not None:
-        from bigsvm.report.contours import draw_contours
+        from bigsvm.report.pictures import draw_contours
 
         draw_contours(picture, _last_scores(found), title=found.score)
     command = train_command(context, run, found.best.parameters, model)
@@ -292,7 +292,7 @@ def train_command(context: typer.Context, run: Run, best: dict[str, Any], model:
 
 def _check_picture(path: "Path", grid: dict[str, list[Any]]) -> None:
     """Refuse a picture of other parameters than C and gamma, or of too few values."""
-    from bigsvm.report.contours import check_picture
+    from bigsvm.report.pictures import check_picture
 
     numbers = {
         name

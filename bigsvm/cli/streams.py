@@ -6,33 +6,19 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 from bigsvm.errors import shown
 
 
-class _Tolerant(io.TextIOBase):
+class _Tolerant:
     """Standard error that may be full or closed: text that cannot be written is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    @property
-    def encoding(self) -> str:  # type: ignore[override]  # a property there too, of any object
-        return self._stream.encoding
-
-    @property
-    def buffer(self) -> object:
-        return self._stream.buffer
-
-    def writable(self) -> bool:
-        return True
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (any attribute of the stream)
+        return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         with suppress(OSError, ValueError):
@@ -63,7 +49,7 @@ def secure_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)
-    sys.stderr = _Tolerant(sys.stderr)
+    sys.stderr = cast("TextIO", _Tolerant(sys.stderr))
     sys.unraisablehook = _show_unraisable
 
 

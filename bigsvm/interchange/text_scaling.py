@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
     from bigsvm.conversion.libsvm import TextRows
     from bigsvm.interchange.range_file import Range
 
@@ -132,28 +133,27 @@ class TextScaling:
                 entries = map("%d:%g ".__mod__, zip(indices.tolist(), of_row.tolist(), strict=True))
                 yield f"{target:.17g} {''.join(entries)}\n"
 
-    def _scaled(
-        self, indices: NDArray[np.integer], values: NDArray[np.floating]
-    ) -> NDArray[np.float64]:
+    def _scaled(self, indices: NDArray[np.integer], values: NDArray[np.floating]) -> F8:
         low, high = self.low[indices], self.high[indices]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scaled: NDArray[np.float64] = (self.upper - self.lower) * (values - low) / (high - low)
-        scaled += self.lower
-        scaled[values == low] = self.lower
-        scaled[values == high] = self.upper
+        scaled = _mapped(values, low, high, self.lower, self.upper)
         scaled[low == high] = 0
         return scaled
 
-    def _targets(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _targets(self, labels: F8) -> F8:
         if self.targets is None:
             return labels
         lower, upper, low, high = self.targets
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scaled: NDArray[np.float64] = (upper - lower) * (labels - low) / (high - low)
-        scaled += lower
-        scaled[labels == high] = upper
-        scaled[labels == low] = lower
-        return scaled
+        return _mapped(labels, np.array(low), np.array(high), lower, upper)
+
+
+def _mapped(values: NDArray[np.floating], low: F8, high: F8, lower: float, upper: float) -> F8:
+    """Map values linearly, low ones to `lower` and high ones to `upper`, where these differ."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled: F8 = (upper - lower) * (values - low) / (high - low)
+    scaled += lower
+    scaled[values == high] = upper
+    scaled[values == low] = lower
+    return scaled
 
 
 def largest_index(path: str) -> int:

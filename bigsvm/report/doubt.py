@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.files import replace_synced
-from bigsvm.report.text import label_text, number
+from bigsvm.report.pictures import figure_of, write_figure
+from bigsvm.report.text import as_table, label_text, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +33,7 @@ MOST_IMAGES = 200
 """In a file. matplotlib takes 11 seconds for them, 30 for twice as many, more than 240 for 1400."""
 LEAST_SHARE = 0.25
 """Smallest share of the pixels of an image that are columns: images stay a few times the rows."""
+_DRAWN = "images are drawn into files"
 
 
 def records(model: KernelExpansion, doubtful: Doubtful, originals: Sequence[int]) -> Records:
@@ -66,11 +66,7 @@ def table(described: Records) -> str:
         labels = label_text(record["label"]), label_text(record["looks_like"])
         figures = f"{record['doubt']:.3f}", number(record["margin"], 3)
         lines.append((str(record["row"]), *labels, *figures, ", ".join(shares)))
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(f"{word:<{width}}" for word, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    return as_table(lines)
 
 
 # -- images ------------------------------------------------------------------------------------
@@ -92,7 +88,7 @@ def image_side(model: KernelExpansion, side: int | None, *, wanted: bool) -> int
     that are none are refused, and drawing must be possible.
     """
     if wanted:
-        _figure()
+        figure_of(_DRAWN)
     columns = model.n_features
     if side is not None and columns > side**2:
         raise ParameterError(
@@ -177,30 +173,16 @@ def half_blocks(image: NDArray[np.float64], *, coloured: bool) -> Text:
 def write_png(path: Path, described: Records, drawn: Images) -> None:
     """Draw images into a PNG file, whole or not at all."""
     n_lines = max(1, -(-len(described) // IMAGES_A_LINE))
-    figure = _figure()(figsize=(2 * IMAGES_A_LINE, 2.2 * n_lines), layout="constrained")
+    size = (2 * IMAGES_A_LINE, 2.2 * n_lines)
+    figure = figure_of(_DRAWN)(figsize=size, layout="constrained")
     for i, (record, image) in enumerate(zip(described, drawn, strict=True)):
         axes = figure.add_subplot(n_lines, IMAGES_A_LINE, i + 1)
         axes.imshow(image, cmap="gray")
         axes.set_title(_caption(record), fontsize=8)
         axes.axis("off")
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
-    try:
-        replace_synced(path, content.getvalue())
-    except OSError as error:
-        raise DataError(f"cannot write the image {path}: {error}") from error
+    write_figure(figure, path, "png", f"cannot write the image {path}")
 
 
 def _caption(record: dict[str, Any]) -> str:
     label, looks_like = label_text(record["label"]), label_text(record["looks_like"])
     return f"{record['row']}: {label}, like {looks_like}"
-
-
-def _figure() -> Any:  # noqa: ANN401 (a class of matplotlib, which is an extra)
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ParameterError(
-            f"images are drawn into files by matplotlib ({error}); pip install 'bigsvm[plot]'"
-        ) from None
-    return Figure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.report.text import count, label_text, number
+from bigsvm.report.text import as_table, count, label_text, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,7 +179,4 @@ def confusion_text(record: Mapping[str, Any]) -> str | None:
     names = [label_text(each["label"]) for each in record["classes"]]
     rows = [["label \\ predicted", *names]]
     rows += [[name, *map(count, cells)] for name, cells in zip(names, matrix, strict=True)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    )
+    return as_table(rows, numbers=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.errors import HIDDEN, MOST_SHOWN, shortened, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def as_json(record: Mapping[str, Any]) -> str:
@@ -41,6 +41,16 @@ def as_columns(lines: Iterable[tuple[str, object]]) -> str:
     kept = [(name, shown(str(value))) for name, value in lines if value is not None]
     width = max((len(name) for name, _ in kept), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in kept)
+
+
+def as_table(rows: Sequence[Sequence[str]], *, numbers: bool = False) -> str:
+    """Rows of words below each other; numbers, in all columns but the first, end at one place."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    others = str.rjust if numbers else str.ljust
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *map(others, row[1:], widths[1:])]) for row in rows
+    ]
+    return "\n".join(lines if numbers else map(str.rstrip, lines))
 
 
 def number(value: float | None, digits: int = 6) -> str:

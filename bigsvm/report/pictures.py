@@ -1,4 +1,4 @@
-"""The scores of a search over C and gamma as a picture of contours, as LIBSVM's grid.py draws."""
+"""Pictures by matplotlib, which is an extra: scores over C and gamma as grid.py draws them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_picture(path: Path) -> None:
     """Refuse a picture that cannot be drawn, before the search."""
     if path.suffix not in SUFFIXES:
         raise ParameterError(f"{path} must end in {', '.join(SUFFIXES)}, the kinds of pictures")
-    _figure()
+    figure_of("pictures are drawn")
 
 
 def draw_contours(path: Path, scores: Mapping[tuple[float, float], float], *, title: str) -> None:
@@ -35,7 +35,7 @@ def draw_contours(path: Path, scores: Mapping[tuple[float, float], float], *, ti
     costs, gammas = (sorted({pair[axis] for pair in scores}) for axis in (0, 1))
     values = np.array([[scores[C, gamma] for C in costs] for gamma in gammas])
     log_C, log_gamma = np.log2(costs), np.log2(gammas)
-    figure = _figure()(figsize=(7, 5))
+    figure = figure_of("pictures are drawn")(figsize=(7, 5))
     axes = figure.subplots()
     finite = values[np.isfinite(values)]
     if len(finite) and finite.min() < finite.max():
@@ -47,19 +47,25 @@ def draw_contours(path: Path, scores: Mapping[tuple[float, float], float], *, ti
     axes.set_xlabel("log2(C)")
     axes.set_ylabel("log2(gamma)")
     axes.set_title(f"best {title} {scores[best]:.6g}: C {best[0]:g}, gamma {best[1]:g}")
-    content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:])
-    try:
-        replace_synced(path, content.getvalue())
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error}") from error
+    write_figure(figure, path, path.suffix[1:], f"{path} cannot be written")
 
 
-def _figure() -> Any:  # noqa: ANN401 (a class of matplotlib, which is an extra)
+def figure_of(done: str) -> Any:  # noqa: ANN401 (a class of matplotlib)
+    """Return the class of figures; `done` says in a message what matplotlib is for."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ParameterError(
-            f"pictures are drawn by matplotlib ({error}); pip install 'bigsvm[plot]'"
+            f"{done} by matplotlib ({error}); pip install 'bigsvm[plot]'"
         ) from None
     return Figure
+
+
+def write_figure(figure: Any, path: Path, kind: str, failure: str) -> None:  # noqa: ANN401
+    """Write a figure, whole or not at all; `failure` begins the message where it cannot be."""
+    content = io.BytesIO()
+    figure.savefig(content, format=kind)
+    try:
+        replace_synced(path, content.getvalue())
+    except OSError as error:
+        raise DataError(f"{failure}: {error}") from error
