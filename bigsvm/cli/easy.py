@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -30,16 +30,6 @@ RECORD = "easy.json"
 MADE = (RECORD, "train.zarr", "scaled.zarr", "search", "model.safetensors", "predictions.txt")
 """Names in the folder."""
 _POLL = 0.1
-
-
-class Step(NamedTuple):
-    """One command, without the name of the program, and the file or folder that it makes.
-
-    The step is done where that exists. None is a step that is always taken.
-    """
-
-    words: list[str]
-    makes: Path | None
 
 
 def command(
@@ -110,45 +100,48 @@ def command(
     tell = (lambda _: None) if json else say
     record: dict[str, Any] = {"directory": str(directory), "commands": []}
     with Interruption() as interruption:
-        for name, step in _steps(train, test, directory, searched, memory, log):
-            words = ["bigsvm", *step.words]
-            record["commands"].append(shlex.join(words))
-            if step.makes is not None and step.makes.exists():
-                tell(f"$ {shlex.join(words)}\n{step.makes} is there already")
+        for words, made_by_it in _steps(train, test, directory, searched, memory, log):
+            shown = shlex.join(["bigsvm", *words])
+            record["commands"].append(shown)
+            if made_by_it is not None and made_by_it.exists():
+                tell(f"$ {shown}\n{made_by_it} is there already")
                 continue
-            tell(f"$ {shlex.join(words)}")
-            record[name] = _run(step.words, interruption, json=json, quiet=quiet)
+            tell(f"$ {shown}")
+            record[words[0]] = _run(words, interruption, json=json, quiet=quiet)
     if json:
         say(as_json(record))
 
 
 def _steps(
     train: str, test: str | None, folder: Path, searched: list[str], memory: str, log: Path | None
-) -> Iterator[tuple[str, Step]]:
-    """Yield the steps by name, in their order; each may need what the one before has made."""
+) -> Iterator[tuple[list[str], Path | None]]:
+    """Yield the words of each step, in their order, and what it makes.
+
+    Each may need what the one before has made. A step is done where what it makes exists; one that
+    makes None is always taken.
+    """
     store, scaled, model = folder / "train.zarr", folder / "scaled.zarr", folder / "model"
     model = model.with_suffix(".safetensors")
     budget = ["--memory", memory]
     source = train
     if is_text(train):
-        yield "convert", Step(["convert", train, str(store), *budget], store)
+        yield ["convert", train, str(store), *budget], store
         source = str(store)
     from bigsvm.data.store import open_store
 
     opened = open_store(source)
     if opened.scaler is None:
         method = "maxabs" if opened.rows.is_sparse else "minmax"
-        words = ["scale", source, str(scaled), "--method", method, *budget]
-        yield "scale", Step(words, scaled)
+        yield ["scale", source, str(scaled), "--method", method, *budget], scaled
         source = str(scaled)
     words = [
         "search", source, str(model), *searched, "--halving", "3", "--checkpoint",
         str(folder / "search"), *budget, *([] if log is None else ["--log", str(log)]),
     ]  # fmt: skip
-    yield "search", Step(words, model)
+    yield words, model
     if test is not None:
         output = ["--output", str(folder / "predictions.txt"), "--overwrite"]
-        yield "predict", Step(["predict", test, str(model), *output, *budget], None)
+        yield ["predict", test, str(model), *output, *budget], None
 
 
 def _check_same(folder: Path, made_of: dict[str, Any]) -> None:

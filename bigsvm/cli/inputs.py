@@ -127,9 +127,13 @@ def check_text_options(context: typer.Context, source: str, *more: str) -> None:
             )
 
 
-def has_columns(source: str, options: ReadOptions, features: Sequence[str] | None) -> bool:
-    """Whether rows have columns with names: they are asked for, or the model has them."""
-    return options.names_columns or (features is not None and is_text(source))
+def has_columns(source: str, options: ReadOptions, model: KernelExpansion | None) -> bool:
+    """Whether rows have columns with names: they are asked for, or a file has those of the model."""
+    if options.names_columns or model is None or not is_text(source):
+        return options.names_columns
+    from bigsvm.conversion.formats import has_names
+
+    return has_names(source, model.feature_names)
 
 
 @contextmanager
@@ -139,11 +143,11 @@ def opened(
     display: Display,
     interruption: Interruption,
     *,
+    model: KernelExpansion | None = None,
     first_index: int | None = None,
     n_features: int | None = None,
     min_features: int | None = None,
     dtype: Literal["float32", "float64"] = "float32",
-    features: Sequence[str] | None = None,
 ) -> Iterator[Store]:
     """Open a store, or convert other rows to one that is removed afterwards.
 
@@ -151,6 +155,8 @@ def opened(
     ----------
     options : TextOptions
         A conversion takes 32 MiB where the memory is less.
+    model : KernelExpansion or None
+        Gives `first_index`, `min_features` and names of columns: those of its training data.
     first_index : int or None
         Index of the first column in other text, where the options say nothing.
     n_features : int or None
@@ -159,19 +165,19 @@ def opened(
         Smallest number of columns, without `n_features`.
     dtype : {"float32", "float64"}
         Type of the temporary store of text.
-    features : sequence of str or None
-        Names of the columns of a model, by which those of a file are chosen.
     """
     from bigsvm.data.store import open_store
     from bigsvm.data.workspace import put_back
 
     memory, zero_based = parse_bytes(options.memory), options.zero_based
+    if model is not None:
+        first_index, min_features = model.first_index, model.n_features
     if zero_based is ZeroBased.AUTO and first_index is not None:
         zero_based = ZeroBased.YES if first_index == 0 else ZeroBased.NO
     is_local = not is_standard_input(source) and "://" not in source
     if is_local:
         put_back(Path(source))
-    is_table = has_columns(source, options, features)
+    is_table = has_columns(source, options, model)
     if not (is_table or is_text(source)):
         yield open_store(source)
         return
@@ -188,7 +194,8 @@ def opened(
             if is_table:
                 with interruption.raising():
                     yield _store_of_table(
-                        source, folder / "data.zarr", options, features,
+                        source, folder / "data.zarr", options,
+                        None if model is None else model.feature_names,
                         max(memory, _SMALLEST_CONVERSION), watched(display, interruption),
                     )  # fmt: skip
                 return

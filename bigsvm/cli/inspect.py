@@ -91,14 +91,7 @@ def command(
                 "train one with --formulation crammer-singer"
             )
         with (
-            opened(
-                store,
-                text,
-                display,
-                interruption,
-                first_index=trained.first_index,
-                min_features=trained.n_features,
-            ) as rows,
+            opened(store, text, display, interruption, model=trained) as rows,
             interruption.raising(),
         ):
             from bigsvm.models.doubt import most_doubtful

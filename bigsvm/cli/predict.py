@@ -161,10 +161,8 @@ def command(
                 text,
                 session.display,
                 session.interruption,
-                first_index=trained.first_index,
-                min_features=trained.n_features,
+                model=trained,
                 dtype="float64" if trained.support_vectors.dtype == "float64" else "float32",
-                features=trained.feature_names,
             ) as rows,
             _file_of(path) as target,
             session.workers() as workers,
@@ -177,7 +175,7 @@ def command(
                 trained, rows, budget, threads=threads, client=workers,
                 on_progress=RowsProgress(session.display, "predicting", rows.rows.n_rows),
             )  # fmt: skip
-            has_labels = not has_columns(store, text, trained.feature_names) or bool(text.label)
+            has_labels = not has_columns(store, text, trained) or bool(text.label)
             measures = _predict(trained, rows, decide, target, written, has_labels=has_labels)
             n_rows, costs = rows.rows.n_rows, _costs(workers)
     _print(

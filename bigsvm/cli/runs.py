@@ -147,15 +147,7 @@ class Run:
 
     def save(self, directory: Path) -> None:
         """Write it to a checkpoint directory, whole or not at all."""
-        record = {
-            "format_version": FORMAT_VERSION,
-            "bigsvm": __version__,
-            "source": self.source,
-            "model": self.model,
-            "cache_dir": self.cache_dir,
-            **of_run(self.read),
-            "parameters": self.parameters,
-        }
+        record = {"format_version": FORMAT_VERSION, "bigsvm": __version__, **vars(self)}
         record["xxh3"] = _digest(record)
         path = directory / NAME
         if path.is_symlink():

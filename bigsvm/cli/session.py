@@ -20,7 +20,6 @@ from bigsvm.training import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from contextlib import AbstractContextManager
 
     from bigsvm.cli.runs import Run
     from bigsvm.data.store import Store
@@ -119,18 +118,14 @@ class Session(NamedTuple):
 @contextmanager
 def opened_session(options: SessionOptions) -> Iterator[Session]:
     """Open what a command has while it runs."""
+    from bigsvm.report.run_log import RunLog
+
+    path = options.log
     with (
         Interruption() as interruption,
         Display(quiet=options.quiet, times_asked=interruption.times_asked) as display,
-        _log_to(options.log, display) as run_log,
+        nullcontext() if path is None else RunLog(path, warn=display.warn) as run_log,
         opened_client(options, display, interruption) as client,
     ):
         show = TrainingProgress(display)
         yield Session(interruption, display, show, run_log, client, options)
-
-
-def _log_to(path: Path | None, display: Display) -> AbstractContextManager[RunLog | None]:
-    """Open the log of the run, if there is to be one."""
-    from bigsvm.report.run_log import RunLog
-
-    return nullcontext() if path is None else RunLog(path, warn=display.warn)

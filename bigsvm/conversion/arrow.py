@@ -37,6 +37,8 @@ PAGE_BYTES = 4 << 20
 PARQUET_BUFFER = 1 << 16
 """Bytes of a column that are read together."""
 PARQUET, ARROW, STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+OWN_HEADS = (PARQUET, ARROW, STREAM)
+"""First bytes of formats other than CSV."""
 
 
 def check_library() -> None:

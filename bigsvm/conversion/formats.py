@@ -212,6 +212,14 @@ def _door_of(source: Any) -> tuple[Door, Any]:
     return next(door for door in DOORS if door.opens(paths, head)), paths
 
 
+def has_names(path: Path_, names: Sequence[str] | None) -> bool:
+    """Whether a file is of a format of its own, or CSV with columns of these names."""
+    head = _head_of(path)
+    if any(door.opens(path, head) for door in DOORS[:-1]) or head.startswith(arrow.OWN_HEADS):
+        return True
+    return names is not None and names[0].encode() in head.split(b"\n", 1)[0]
+
+
 def _head_of(path: Path_) -> bytes:
     """First bytes of a local file; none of others, which a door looks at itself."""
     try:

@@ -145,7 +145,9 @@ class Display:
             elif sys.stderr is not None:
                 print(line, file=sys.stderr, flush=True)
 
-    def move(self, what: str, note: str, done: float | None, total: float | None) -> None:
+    def move(
+        self, what: str, note: str, done: float | None = None, total: float | None = None
+    ) -> None:
         """Show how far something is; without a terminal, now and then as a line."""
         if self._times_asked() != self._answered:
             self._answered, self._wants_checkpoint = self._times_asked(), True
@@ -217,15 +219,11 @@ class TrainingProgress:
                     f"{count(event.size)} points, {count(event.steps)} steps, radius "
                     f"{number(event.radius, 6)}, gap of the samples {number(event.gap, 3)} "
                     f"(tol {event.tol:g})",
-                    None,
-                    None,
                 )
             case events.Solving():
                 self._display.move(
                     f"solving {count(event.size)} rows",
                     f"{count(event.steps)} steps, gap of these rows {number(event.gap, 3)}",
-                    None,
-                    None,
                 )
             case events.Sweeping():
                 self._sweeping(event)

@@ -143,22 +143,14 @@ def quality_lines(record: Mapping[str, Any]) -> Lines:
             ("R²", number(record["r2"], 6)),
         ]
     lines: Lines = []
+    rows = f"of {count(record['n_rows'])}"
     if "n_outliers" in record:
-        share = record["n_outliers"] / record["n_rows"]
-        lines.append(
-            (
-                "outliers",
-                f"{share:.4%} ({count(record['n_outliers'])} of {count(record['n_rows'])})",
-            )
-        )
+        n_outliers = record["n_outliers"]
+        share = n_outliers / record["n_rows"]
+        lines.append(("outliers", f"{share:.4%} ({count(n_outliers)} {rows})"))
     if record["accuracy"] is None:
         return lines or [("accuracy", "no labels to compare with")]
-    lines.append(
-        (
-            "accuracy",
-            f"{record['accuracy']:.4%} ({count(record['n_correct'])} of {count(record['n_rows'])})",
-        )
-    )
+    lines.append(("accuracy", f"{record['accuracy']:.4%} ({count(record['n_correct'])} {rows})"))
     if len(record["classes"]) <= MOST_LISTED:
         for each in record["classes"]:
             share = "-" if each["accuracy"] is None else f"{each['accuracy']:.4%}"
