@@ -26,29 +26,29 @@ ANSWER_SECONDS = 10.0
 MOST_FILE_BYTES = 1 << 20
 """Largest file of a scheduler in bytes; Dask writes some hundred, and some for each worker."""
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
-_PANEL = "Cluster"
 
 
 @dataclass(frozen=True)
 class ClusterOptions(OptionGroup):
     """A cluster as the options of a command name it; none if all are None."""
 
+    panel = "Cluster"
     scheduler: str | None = given(
         None,
         "Have the workers of a Dask cluster compute the passes over the rows; this is its "
         "scheduler, such as tcp://10.0.0.5:8786. local:N starts N workers on this machine, to try "
         "it out. The result is the same.",
-        metavar="ADDRESS|local:N", rich_help_panel=_PANEL,
+        metavar="ADDRESS|local:N",
     )  # fmt: skip
     scheduler_file: Path | None = given(
         None,
         "The same, of the scheduler that has written this file: `dask scheduler --scheduler-file "
         "FILE`.",
-        callback=local, metavar="FILE", rich_help_panel=_PANEL,
+        callback=local, metavar="FILE",
     )  # fmt: skip
     worker_memory: str | None = given(
         None, "Memory that the run may take on each worker.",
-        metavar="SIZE", show_default="half of its limit", rich_help_panel=_PANEL,
+        metavar="SIZE", show_default="half of its limit",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

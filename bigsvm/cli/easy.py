@@ -7,16 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bigsvm.cli.inputs import is_text
-from bigsvm.cli.options import Formulation, Json, Memory, Quiet, local
+from bigsvm.cli.options import Formulation, Json, Memory, OptionGroup, Quiet, given, local
 from bigsvm.cli.outputs import check_apart, say
 from bigsvm.cli.runs import absolute, check_is_read_again
-from bigsvm.cli.search import PANEL
+from bigsvm.cli.search import SearchOptions
 from bigsvm.cli.session import Log
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
@@ -32,7 +33,18 @@ MADE = (RECORD, "train.zarr", "scaled.zarr", "search", "model.safetensors", "pre
 _POLL = 0.1
 
 
+@dataclass(frozen=True)
+class TriedOptions(OptionGroup):
+    """What the search tries."""
+
+    panel = SearchOptions.panel
+    folds: int = given(5, "Folds of the search.", min=2)
+    log2_C: str | None = given(None, "As for search.", metavar="BEGIN,END,STEP")
+    log2_gamma: str | None = given(None, "As for search.", metavar="BEGIN,END,STEP")
+
+
 def command(
+    *,
     train: Annotated[
         str,
         typer.Argument(metavar="TRAIN", help="LIBSVM text, or a store."),
@@ -52,22 +64,7 @@ def command(
         ),
     ] = None,
     formulation: Formulation = FORMULATIONS[0],
-    folds: Annotated[
-        int,
-        typer.Option("--folds", min=2, help="Folds of the search.", rich_help_panel=PANEL),
-    ] = 5,
-    log2_C: Annotated[
-        str | None,
-        typer.Option(
-            "--log2-C", metavar="BEGIN,END,STEP", help="As for search.", rich_help_panel=PANEL
-        ),
-    ] = None,
-    log2_gamma: Annotated[
-        str | None,
-        typer.Option(
-            "--log2-gamma", metavar="BEGIN,END,STEP", help="As for search.", rich_help_panel=PANEL
-        ),
-    ] = None,
+    tried: TriedOptions,
     memory: Memory = "1GB",
     log: Log = None,
     json: Json = False,
@@ -90,8 +87,8 @@ def command(
         directory = Path(f"{Path(train).name}.easy")
     made = {f"its {name}": directory / name for name in MADE}
     check_apart((train, test), {"--log": log, **made}, {"--directory": directory})
-    searched = ["--folds", str(folds), "--formulation", formulation]
-    for name, text in (("--log2-C", log2_C), ("--log2-gamma", log2_gamma)):
+    searched = ["--folds", str(tried.folds), "--formulation", formulation]
+    for name, text in (("--log2-C", tried.log2_C), ("--log2-gamma", tried.log2_gamma)):
         searched += [] if text is None else [name, text]
     if log is not None:
         with RunLog(log, warn=say):

@@ -51,10 +51,11 @@ class OptionGroup:
 
     A subclass is a dataclass, and each field is an option: its type has one, or it is declared by
     `given`. `with_flat_options` makes what Typer reads. Fields in `without` are no options, and
-    stay at their defaults.
+    stay at their defaults. `panel` is the heading of those that `given` declares.
     """
 
     without: ClassVar[tuple[str, ...]] = ()
+    panel: ClassVar[str | None] = None
 
     @classmethod
     def options(cls) -> list[inspect.Parameter]:
@@ -64,7 +65,8 @@ class OptionGroup:
             kind, declared = types[field.name], field.metadata
             if declared:
                 names = declared["names"] or (f"--{field.name.replace('_', '-')}",)
-                kind = Annotated[kind, typer.Option(*names, **declared["settings"])]
+                settings = {"rich_help_panel": cls.panel, **declared["settings"]}
+                kind = Annotated[kind, typer.Option(*names, **settings)]
             if field.name not in cls.without:
                 keyword = inspect.Parameter.KEYWORD_ONLY
                 made.append(

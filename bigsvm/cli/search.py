@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from bigsvm.selection.grid import Evaluated
     from bigsvm.selection.record import FoldFit
 
-PANEL = "Search"
 USUAL = {
     "C": tuple(2.0**k for k in range(-1, 8, 2)),
     "gamma": tuple(2.0**k for k in range(-9, 0, 2)),
@@ -50,35 +49,34 @@ MOST_SHOWN = 10
 class SearchOptions(OptionGroup):
     """What is searched, and how."""
 
+    panel = "Search"
     log2_C: str | None = given(
         None, "Exponents of the values of C: -1,7,2 stands for 0.5, 2, 8, 32, 128.",
         metavar="BEGIN,END,STEP", show_default="-1,7,2, unless --C is given",
-        rich_help_panel=PANEL,
     )  # fmt: skip
     log2_gamma: str | None = given(
         None, "The same of gamma.",
         metavar="BEGIN,END,STEP", show_default="-9,-1,2, unless --gamma is given",
-        rich_help_panel=PANEL,
     )  # fmt: skip
     grid: list[str] | None = given(
         None,
         "Values of another parameter, such as nu=0.1,0.2 or kernel=rbf,laplacian; may be given "
         "once for each.",
-        metavar="NAME=VALUE,VALUE,...", rich_help_panel=PANEL,
+        metavar="NAME=VALUE,VALUE,...",
     )  # fmt: skip
     halving: int | None = given(
         None,
         "Fit all points on a small sample of the rows first; the best go on to samples that are "
         "larger by this factor, at last to all rows.",
-        min=2, metavar="FACTOR", rich_help_panel=PANEL,
+        min=2, metavar="FACTOR",
     )  # fmt: skip
     picture: Path | None = given(
         None,
         "Draw the scores over C and gamma as contours, as LIBSVM's grid.py does (.png, .svg or "
         ".pdf); needs matplotlib.",
-        callback=local, metavar="FILE", rich_help_panel=PANEL,
+        callback=local, metavar="FILE",
     )  # fmt: skip
-    overwrite: bool = given(False, "Replace a picture that is there.", rich_help_panel=PANEL)
+    overwrite: bool = given(False, "Replace a picture that is there.")
 
 
 def command(

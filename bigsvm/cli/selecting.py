@@ -23,29 +23,27 @@ if TYPE_CHECKING:
     from bigsvm.data.store import Store
     from bigsvm.selection.fits import FoldFits
 
-PANEL = "Folds"
-
 
 @dataclass(frozen=True)
 class FoldOptions(OptionGroup):
     """Options of the folds and their scores."""
 
+    panel = "Folds"
     folds: str = given(
         "5",
         "Number of folds, stratified for classes; or a text file with the number of the fold that "
         "tests it for each row of the input, -1 for none.",
-        metavar="N|FILE", rich_help_panel=PANEL,
+        metavar="N|FILE",
     )  # fmt: skip
     groups: Path | None = given(
         None,
         "Text file with a whole number for each row of the input; rows with the same number are in "
         "the same fold.",
-        callback=local, metavar="FILE", rich_help_panel=PANEL,
+        callback=local, metavar="FILE",
     )  # fmt: skip
     scoring: list[str] | None = given(
         None, "A score of scikit-learn's, such as roc_auc; may be given several times.",
         metavar="NAME", show_default="accuracy, or r2 and neg_mean_squared_error",
-        rich_help_panel=PANEL,
     )  # fmt: skip
 
 
