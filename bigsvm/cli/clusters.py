@@ -147,15 +147,13 @@ def _address_in(path: Path) -> str:
             record = parse_json(file.read(MOST_FILE_BYTES))
         if not isinstance(record, dict) or not isinstance(record.get("address"), str):
             raise ValueError("no object with an address")
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        wrong = f"has no address ({error})"
+        if isinstance(error, OSError):
+            wrong = f"cannot be read ({error.strerror or error})"
         raise ParameterError(
-            f"--scheduler-file {path} cannot be read ({error.strerror or error}); it must be the "
-            "file that `dask scheduler --scheduler-file` has written"
-        ) from error
-    except ValueError as error:
-        raise ParameterError(
-            f"--scheduler-file {path} has no address ({error}); it must be the file that `dask "
-            "scheduler --scheduler-file` has written"
+            f"--scheduler-file {path} {wrong}; it must be the file that `dask scheduler "
+            "--scheduler-file` has written"
         ) from error
     address: str = record["address"]
     return address

@@ -15,9 +15,7 @@ from bigsvm.report.progress import Display
 from bigsvm.report.text import as_json, count
 
 if TYPE_CHECKING:
-    from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
-    from bigsvm.models.doubt import Doubtful
 
 
 def command(
@@ -109,16 +107,13 @@ def command(
                     "comparing rows", f"{count(done)} of {count(total)} rows", done, total
                 ),
             )
-            records = doubt.records(trained, listed, _originals(rows, listed))
+            # One by one, as the column may be long.
+            originals = [int(rows.original_rows(row, row + 1)[0]) for row in listed.rows.tolist()]
+            records = doubt.records(trained, listed, originals)
             images = None
             if shape is not None and (image is not None or not json):
                 images = doubt.images(trained, listed, shape)
     _show(trained, records, images, image, json=json)
-
-
-def _originals(store: "Store", doubtful: "Doubtful") -> list[int]:
-    """Row numbers in the input; one by one, as the column may be long."""
-    return [int(store.original_rows(row, row + 1)[0]) for row in doubtful.rows.tolist()]
 
 
 def _show(

@@ -8,6 +8,9 @@ import typer
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from bigsvm.models import KernelExpansion
 
 FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
@@ -118,3 +121,15 @@ def noise_lines(model: "KernelExpansion") -> Iterator[str]:
         scale = model.calibration.numbers[0, 0]
         yield "Prob. model for test data: target value = predicted value + z,"
         yield f"z: Laplace distribution e^(-|z|/sigma)/(2sigma),sigma={scale:g}"
+
+
+def error_and_correlation(
+    values: "NDArray[np.float64]", targets: "NDArray[np.float64]"
+) -> tuple[float, float]:
+    """Mean squared error, and squared correlation coefficient, NaN where one side is constant."""
+    import numpy as np
+
+    error = float(((values - targets) ** 2).mean())
+    p, t = values - values.mean(), targets - targets.mean()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return error, float((p @ t) ** 2 / np.float64((p @ p) * (t @ t)))

@@ -147,8 +147,12 @@ def command(
         n_rows = opened.n_rows
     if picture is not None:
         from bigsvm.report.pictures import draw_contours
+        from bigsvm.selection.grid import mean_score
 
-        draw_contours(picture, _last_scores(found), title=found.score)
+        # Of a point with several rounds, the last one counts.
+        means = [mean_score(point.fits, found.score) for point in found.points]
+        places = [(point.parameters["C"], point.parameters["gamma"]) for point in found.points]
+        draw_contours(picture, dict(zip(places, means, strict=True)), title=found.score)
     command = train_command(context, run, found.best.parameters, model)
     record = {
         "best_params": found.best.parameters,
@@ -304,16 +308,6 @@ def _check_picture(path: "Path", grid: dict[str, list[Any]]) -> None:
             "parameters; search these, or leave it out"
         )
     check_picture(path)
-
-
-def _last_scores(found: Found) -> dict[tuple[float, float], float]:
-    """Return the mean scores by C and gamma, of the last round of each point."""
-    from bigsvm.selection.grid import mean_score
-
-    return {
-        (point.parameters["C"], point.parameters["gamma"]): mean_score(point.fits, found.score)
-        for point in found.points
-    }
 
 
 def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:

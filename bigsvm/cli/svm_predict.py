@@ -7,7 +7,12 @@ import typer
 
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import TextOptions, for_columns_of, load_model, opened
-from bigsvm.cli.libsvm_words import check_labels_are_numbers, noise_lines, read_words
+from bigsvm.cli.libsvm_words import (
+    check_labels_are_numbers,
+    error_and_correlation,
+    noise_lines,
+    read_words,
+)
 from bigsvm.cli.outputs import STANDARD_OUTPUT, predictions_path, say
 from bigsvm.cli.predict import deciding, kept_probabilities, room_for
 from bigsvm.cli.signals import Interruption
@@ -164,13 +169,8 @@ def _quality(
     model: "KernelExpansion", predicted: "NDArray[np.float64]", labels: "NDArray[np.float64]"
 ) -> "Iterator[str]":
     """Yield the lines that LIBSVM prints about predictions."""
-    import numpy as np
-
     if model.classes is None and model.kind != "one-class":
-        error = float(((predicted - labels) ** 2).mean())
-        p, t = predicted - predicted.mean(), labels - labels.mean()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            correlation = float((p @ t) ** 2 / np.float64((p @ p) * (t @ t)))
+        error, correlation = error_and_correlation(predicted, labels)
         yield f"Mean squared error = {error:g} (regression)"
         yield f"Squared correlation coefficient = {correlation:g} (regression)"
         return

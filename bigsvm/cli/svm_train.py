@@ -14,6 +14,7 @@ from bigsvm.cli.libsvm_words import (
     PARAMETERS,
     as_number,
     check_labels_are_numbers,
+    error_and_correlation,
     noise_lines,
     read_words,
 )
@@ -158,38 +159,23 @@ def _cross_validation(
     from bigsvm.estimators.load import estimator_of
     from bigsvm.selection.cross_validation import cross_validate
 
-    sums: dict[str, float] = {}
+    tested: list[tuple[NDArray[Any], NDArray[Any]]] = []
 
     def add(estimator: Any, X: Any, y: "NDArray[Any]") -> float:  # noqa: ANN401 (scikit-learn's)
-        predicted = np.asarray(estimator.predict(X))
-        is_regression = parameters.formulation.endswith("svr")
-        parts: dict[str, float] = {
-            "n": len(y),
-            "right": 0 if is_regression else int((predicted == y).sum()),
-        }
-        if is_regression:
-            parts |= {
-                "error": float(((predicted - y) ** 2).sum()),
-                "p": float(predicted.sum()), "t": float(y.sum()),
-                "pp": float(predicted @ predicted), "tt": float(y @ y), "pt": float(predicted @ y),
-            }  # fmt: skip
-        for name, part in parts.items():
-            sums[name] = sums.get(name, 0) + part
-        return parts["right"] / len(y)
+        tested.append((np.asarray(estimator.predict(X)), y))
+        return 0.0  # scores are not shown
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         cross_validate(estimator_of(parameters), store, cv=n_folds, scoring=add)
     told = [str(warning.message) for warning in caught]
-    n = sums["n"]
-    if "error" not in sums:
-        return [f"Cross Validation Accuracy = {100 * sums['right'] / n:g}%"], told
-    p, t = sums["p"], sums["t"]
-    spread = np.float64((n * sums["pp"] - p * p) * (n * sums["tt"] - t * t))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = float((n * sums["pt"] - p * t) ** 2 / spread)
+    predicted, labels = map(np.concatenate, zip(*tested, strict=True))
+    if not parameters.formulation.endswith("svr"):
+        right = 100 * int((predicted == labels).sum()) / len(labels)
+        return [f"Cross Validation Accuracy = {right:g}%"], told
+    error, correlation = error_and_correlation(predicted, labels)
     return [
-        f"Cross Validation Mean squared error = {sums['error'] / n:g}",
+        f"Cross Validation Mean squared error = {error:g}",
         f"Cross Validation Squared correlation coefficient = {correlation:g}",
     ], told
 

@@ -78,7 +78,7 @@ class Display:
         times_asked: Callable[[], int] = lambda: 0,
     ) -> None:
         self._times_asked, self._answered = times_asked, 0
-        self._wants_checkpoint = False
+        self.is_asked = False  # a person waits for the checkpoint
         self._quiet, self._takes_warnings = quiet, takes_warnings
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -118,18 +118,12 @@ class Display:
         if not self._quiet:
             self._write(text)
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether a person has asked where the command is, and waits for the checkpoint."""
-        return self._wants_checkpoint
-
     def checkpointed(self, text: str) -> bool:
         """Show that a checkpoint was written, if a person has asked; returns whether."""
-        if self._wants_checkpoint:
-            self._wants_checkpoint = False
+        was_asked, self.is_asked = self.is_asked, False
+        if was_asked:
             self._write(text)
-            return True
-        return False
+        return was_asked
 
     def warn(self, text: str) -> None:
         """Show a warning, quiet or not."""
@@ -150,7 +144,7 @@ class Display:
     ) -> None:
         """Show how far something is; without a terminal, now and then as a line."""
         if self._times_asked() != self._answered:
-            self._answered, self._wants_checkpoint = self._times_asked(), True
+            self._answered, self.is_asked = self._times_asked(), True
             self._write(f"{what}: {note}")
         if self._quiet:
             return
