@@ -128,7 +128,7 @@ def check_text_options(context: typer.Context, source: str, *more: str) -> None:
 
 
 def has_columns(source: str, options: ReadOptions, model: KernelExpansion | None) -> bool:
-    """Whether rows have columns with names: they are asked for, or a file has those of the model."""
+    """Whether columns have names: they are asked for, or a file has those of the model."""
     if options.names_columns or model is None or not is_text(source):
         return options.names_columns
     from bigsvm.conversion.formats import has_names

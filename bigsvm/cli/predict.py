@@ -231,10 +231,7 @@ def _predict(
     *,
     has_labels: bool,
 ) -> dict[str, Any]:
-    """Predict all rows, write what is wanted to the target, and compare with what is known.
-
-    `decide` is what `deciding` returns. Without labels there is nothing to compare with.
-    """
+    """Predict all rows, write what is wanted, and compare with their labels where they have any."""
     from bigsvm.report import quality
 
     names = [-1.0, 1.0] if model.kind == "one-class" else model.classes

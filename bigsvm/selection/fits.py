@@ -89,31 +89,10 @@ class Fitted(NamedTuple):
 class FoldFits:
     """Fits of the folds of one data set, one after the other.
 
-    Parameters
-    ----------
-    estimator : KernelMachine
-        Of the kind to be fitted, with the resources of all fits. It learns the names of columns.
-    X, y, sample_weight
-        As its ``fit`` takes them.
-    cv, groups
-        As `make_folds` takes them, or RowValues.
-    y_order : {"input", "store"} or None
-        Order of `y`, weights, groups and fold numbers beside a store.
-    scoring
-        As scikit-learn's `check_scoring` takes it.
-    with_train_scores : bool
-        Whether the rows that were trained on are scored too.
-
-    Attributes
-    ----------
-    memory : int
-        Bytes of a fit, without what all have in common.
-    record : Record or None
-        Where results are kept, while they are.
-
-    Raises
-    ------
-    ParameterError, DataError, MemoryBudgetError, StoreError
+    Arguments are those of `cross_validate`, of which `with_train_scores` is the
+    `return_train_score`. The estimator has the resources of all fits, and learns the names of
+    columns. `memory` is that of a fit in bytes, without what all have in common; `record` keeps
+    results while there is one.
     """
 
     def __init__(
@@ -203,12 +182,8 @@ class FoldFits:
     ) -> Iterator[None]:
         """Keep the results of fits in a folder for a while, and take those that it has.
 
-        Parameters
-        ----------
-        search : mapping of str to str, optional
-            What the results belong to besides the data, the folds and the estimator.
-        searched : sequence of str
-            Parameters that differ from fit to fit.
+        Besides the data, the folds and the estimator, results belong to a `search`. The parameters
+        in `searched` differ from fit to fit.
         """
         if directory is None:
             yield
