@@ -21,7 +21,7 @@ from bigsvm.files import local_path
 from bigsvm.report.progress import Display
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 MEMORY = "1GB"
-LINES_AT_ONCE = 1 << 12
-"""Lines whose probabilities are in memory at once."""
+_NO_LABELS = "label normal outlier"
+"""Header of the predictions of one class."""
 
 
 def command(
@@ -96,7 +96,7 @@ def _predict(
     """Write the predictions of all rows; returns their labels or values."""
     import numpy as np
 
-    from bigsvm.report.predictions import write_lines
+    from bigsvm.report.predictions import lines_with_probabilities, write_lines
 
     n_rows, by_probability = store.rows.n_rows, wants_probabilities and model.classes is not None
     likeliest = np.empty(n_rows, np.int64)
@@ -112,11 +112,19 @@ def _predict(
                 room[part] = kept_values
 
         codes = deciding(model, store, parse_bytes(MEMORY))(keep=keep)
-        predicted = _predicted(model, likeliest if by_probability else codes, room)
+        codes = likeliest if by_probability else codes
+        predicted = _predicted(model, codes, room)
         order = np.argsort(store.original_rows(), kind="stable")
         lines: Iterator[str] = (f"{value:.17g}\n" for value in predicted[order].tolist())
         if wants_probabilities and model.n_probabilities:
-            lines = _probability_lines(model, predicted, order, kept_probabilities(model, room))
+            # LIBSVM lists the classes in the order of its model file.
+            step, probabilities = _step(model), kept_probabilities(model, room)
+            names = [f"{label:g}" for label in model.classes or (-1, 1)]
+            header = f"labels {' '.join(names[::step])}" if model.classes else _NO_LABELS
+            lines = lines_with_probabilities(
+                header, names, codes, order, lambda part: probabilities(part)[:, ::step],
+                "{:g}".format,
+            )  # fmt: skip
         write_lines(path, lines)
     return predicted
 
@@ -145,24 +153,6 @@ def _predicted(
     if model.classes is None:
         return np.asarray(values)
     return np.asarray(model.classes, np.float64)[codes]
-
-
-def _probability_lines(
-    model: "KernelExpansion",
-    predicted: "NDArray[np.float64]",
-    order: "NDArray[np.int64]",
-    probabilities: "Callable[[NDArray[np.int64]], NDArray[np.float64]]",
-) -> "Iterator[str]":
-    """Write labels and probabilities, which LIBSVM lists in the order of its model file."""
-    step = _step(model)
-    if model.classes is None:
-        yield "label normal outlier\n"
-    else:
-        yield f"labels {' '.join(f'{label:g}' for label in model.classes[::step])}\n"
-    for start in range(0, len(order), LINES_AT_ONCE):
-        part = order[start : start + LINES_AT_ONCE]
-        for label, row in zip(predicted[part], probabilities(part)[:, ::step], strict=True):
-            yield f"{label:g} {' '.join(f'{p:g}' for p in row)}\n"
 
 
 def _quality(

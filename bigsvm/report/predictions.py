@@ -86,7 +86,8 @@ def write_labels(
             path, (f"{names[code]}\n" for part in _parts(order) for code in codes[part].tolist())
         )
     else:
-        write_lines(path, _probability_lines(codes, order, names, probabilities))
+        header = f"labels {' '.join(names)}"
+        write_lines(path, lines_with_probabilities(header, names, codes, order, probabilities))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -115,14 +116,16 @@ def _value_lines(
             yield " ".join([repr(value) for value in row]) + "\n"
 
 
-def _probability_lines(
+def lines_with_probabilities(
+    header: str,
+    names: Sequence[str],
     codes: NDArray[np.int64],
     order: NDArray[np.int64],
-    names: list[str],
     probabilities: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    show: Callable[[float], str] = repr,
 ) -> Iterator[str]:
-    yield f"labels {' '.join(names)}\n"
+    """Yield a header, and for each row the name of its class and the probabilities of all."""
+    yield f"{header}\n"
     for part in _parts(order, len(names)):
-        rows = zip(codes[part].tolist(), probabilities(part).tolist(), strict=True)
-        for code, row in rows:
-            yield " ".join([names[code], *map(repr, row)]) + "\n"
+        for code, row in zip(codes[part].tolist(), probabilities(part).tolist(), strict=True):
+            yield " ".join([names[code], *map(show, row)]) + "\n"
