@@ -49,22 +49,22 @@ def command(
     check_apart((run.source, folds.folds, folds.groups), {"--log": options.log}, folders)
     started = time.monotonic()
     with (
-        opened_fits(run, folds, options, checkpoint) as opened,
-        opened.fits.recorded(checkpoint),
+        opened_fits(run, folds, options, checkpoint) as (fits, session),
+        fits.recorded(checkpoint),
     ):
         from bigsvm.selection.cross_validation import folds_fitted
         from bigsvm.selection.record import fit_warnings
 
-        n_folds = len(opened.fits.folds)
+        n_folds = len(fits.folds)
 
         def on_fit(fold: int, result: "FoldFit") -> None:
-            opened.session.display.line(f"fold {fold + 1} of {n_folds}: {fold_text(result)}")
-            opened.session.note("Fitted", {"fold": fold, **result._asdict()})
+            session.display.line(f"fold {fold + 1} of {n_folds}: {fold_text(result)}")
+            session.note("Fitted", {"fold": fold, **result._asdict()})
 
-        results = [result for result, _ in folds_fitted(opened.fits, on_fit=on_fit)]
+        results = [result for result, _ in folds_fitted(fits, on_fit=on_fit)]
         told = fit_warnings(results, run.parameters["formulation"])
-        opened.session.warn(told, context.command)
-    _print(results, opened.n_rows, time.monotonic() - started, json=options.json)
+        session.warn(told, context.command)
+    _print(results, fits.data.source.n_rows, time.monotonic() - started, json=options.json)
 
 
 def fold_text(result: "FoldFit") -> str:

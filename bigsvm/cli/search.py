@@ -31,7 +31,8 @@ from bigsvm.parameters.declaration import declaration_of, option_of, types_of
 from bigsvm.report.text import number, plural
 
 if TYPE_CHECKING:
-    from bigsvm.cli.selecting import Opened
+    from bigsvm.cli.session import Session
+    from bigsvm.selection.fits import FoldFits
     from bigsvm.selection.grid import Evaluated
     from bigsvm.selection.record import FoldFit
 
@@ -129,22 +130,22 @@ def command(
     if picture is not None:
         _check_picture(picture, chosen)
     started = time.monotonic()
-    with opened_fits(run, folds, options, checkpoint) as opened:
+    with opened_fits(run, folds, options, checkpoint) as (fits, session):
         from bigsvm.report.describe import model_warnings
         from bigsvm.selection.record import fit_warnings
         from bigsvm.selection.search_cv import fits_of
 
-        found = _search(opened, chosen, halving=searched.halving, checkpoint=checkpoint)
+        found = _search(fits, session, chosen, searched.halving, checkpoint)
         told = fit_warnings(fits_of(found.points), run.parameters["formulation"])
-        opened.session.warn(told, context.command)
+        session.warn(told, context.command)
         if model is not None:
             best = found.best.parameters
-            opened.session.display.line(f"training on all rows with {_words(best)}")
-            trained = opened.fits.on_all_rows(best).model_
+            session.display.line(f"training on all rows with {_words(best)}")
+            trained = fits.on_all_rows(best).model_
             trained.save(model)
-            opened.session.warn(model_warnings(trained), context.command)
-            opened.session.note("Ended", {"model": model, **best, **trained.certificate})
-        n_rows = opened.n_rows
+            session.warn(model_warnings(trained), context.command)
+            session.note("Ended", {"model": model, **best, **trained.certificate})
+        n_rows = fits.data.source.n_rows
     if picture is not None:
         from bigsvm.report.pictures import draw_contours
         from bigsvm.selection.grid import mean_score
@@ -241,24 +242,26 @@ def _range_of(text: str, option: str) -> list[float]:
 
 
 def _search(
-    opened: "Opened", grid: dict[str, list[Any]], *, halving: int | None, checkpoint: "Path | None"
+    fits: "FoldFits",
+    session: "Session",
+    grid: dict[str, list[Any]],
+    halving: int | None,
+    checkpoint: Path | None,
 ) -> Found:
     from bigsvm.selection.grid import best_of, candidates_of, mean_score, searched
 
-    fits, display = opened.fits, opened.session.display
-    candidates, n_folds, done = candidates_of(grid, fits.estimator), len(fits.folds), 0
-    score = fits.score_names[0]
-    display.line(
-        f"{plural(len(candidates), 'point')} on {plural(n_folds, 'fold')} of {opened.n_rows} rows"
-    )
+    candidates, done = candidates_of(grid, fits.estimator), 0
+    score, on_folds = fits.score_names[0], plural(len(fits.folds), "fold")
+    rows = f"{fits.data.source.n_rows} rows"
+    session.display.line(f"{plural(len(candidates), 'point')} on {on_folds} of {rows}")
 
     def on_fit(parameters: dict[str, Any], fold: int, result: "FoldFit | None") -> None:
         nonlocal done
         done += 1
         shown = "no score" if result is None else f"{score} {number(result.scores[score])}"
-        display.line(f"fit {done}: {_words(parameters)}, fold {fold + 1}: {shown}")
+        session.display.line(f"fit {done}: {_words(parameters)}, fold {fold + 1}: {shown}")
         record = {} if result is None else result._asdict()
-        opened.session.note("Fitted", {"parameters": parameters, "fold": fold, **record})
+        session.note("Fitted", {"parameters": parameters, "fold": fold, **record})
 
     points = searched(
         fits, candidates, score=score, factor=halving, warm_starts=True, checkpoint=checkpoint,

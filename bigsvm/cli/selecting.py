@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bigsvm.cli.options import OptionGroup, given, local
 from bigsvm.cli.session import opened_session
@@ -53,21 +53,13 @@ class FoldTrainingOptions(TrainingOptions):
     without = ("checkpoint_copy",)
 
 
-class Opened(NamedTuple):
-    """What a command fits with."""
-
-    fits: FoldFits
-    session: Session
-    n_rows: int
-
-
 @contextmanager
 def opened_fits(
     run: Run,
     options: FoldOptions,
     session_options: SessionOptions,
     checkpoint: Path | None,
-) -> Iterator[Opened]:
+) -> Iterator[tuple[FoldFits, Session]]:
     """Open the folds of a store or of text for a while; a signal ends it with its exit code."""
     parameters = run.training_parameters(None)
     check_parameters(parameters)
@@ -87,7 +79,7 @@ def opened_fits(
             hooks=session.hooks(session.listen_to_many),
         )  # fmt: skip
         try:
-            yield Opened(fits, session, store.rows.n_rows)
+            yield fits, session
         except KeyboardInterrupt:
             if checkpoint is not None:
                 told = f"what is finished is in {checkpoint}; the same command goes on"
