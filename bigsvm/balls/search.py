@@ -63,29 +63,19 @@ class Search(ABC):
     ----------
     source : RowSource
         See `bigsvm.balls.random_rows` for how rows are drawn from it.
-    dual : BallDual
     tiles : KernelTiles
         With the offset of the dual's formulation.
-    plan : TrainingPlan
     ball_tol : float
         ε: a point is outside if it is farther from the centre than (1 + ε) times the radius.
     sampling : int, float or "all"
         Rows of a sample, or the share of all rows.
     certify : bool
         Whether full sweeps follow, which do better than a search for very many points.
-    seed : int
     limits, listener, saver
         As `Decomposition` has them.
     empty_samples : int
         Samples without a point outside, one after the other, that end a search that takes a step
         for each sample.
-    first_points : FirstPoints
-
-    Attributes
-    ----------
-    core : CoreSet
-    count : Counters
-    watch : Watch
     """
 
     core: CoreSet

@@ -263,12 +263,7 @@ class SumsAudit(Audit):
         return True
 
     def finish(self) -> None:
-        """Check a sum of each worker of which none has been checked in this pass.
-
-        Raises
-        ------
-        ClusterError
-        """
+        """Check a sum of each worker of which none has been checked in this pass."""
         expected = self._computed(*self._left.values()) if self._left else ()
         for (worker, left), value in zip(self._left.items(), expected, strict=True):
             if fault := self._fault_of(left, value):

@@ -136,12 +136,7 @@ class Partial(NamedTuple):
 
 
 class Products:
-    """Computes products among rows on the threads of this process.
-
-    Parameters
-    ----------
-    source : RowSource
-    """
+    """Computes products among rows on the threads of this process."""
 
     def __init__(self, source: RowSource) -> None:
         self.source = source

@@ -70,9 +70,6 @@ def results_of(
 
     Parameters
     ----------
-    workforce : Workforce
-    sent : SentJob
-    calls : sequence of Call
     shared : callable, optional
         Given a name, yields what is sent to every worker before its first task, piece by piece;
         tasks have the list of it as their second argument.

@@ -106,12 +106,7 @@ def digest_of(values: Any) -> str:
 
 
 def answers_in(reply: Any, count: int) -> list[Any]:
-    """Return the answers to the calls of a task.
-
-    Raises
-    ------
-    ReplyError
-    """
+    """Return the answers to the calls of a task."""
     if type(reply) is not list:
         raise ReplyError(f"returned {_shown(reply)} instead of the results of a task")
     if len(reply) != count:
@@ -120,12 +115,7 @@ def answers_in(reply: Any, count: int) -> list[Any]:
 
 
 def checked(done: Any, expected: Expected | Listed) -> Done | NotKept:
-    """Return an answer to a call whose digest, costs and values are right; lists are unpickled.
-
-    Raises
-    ------
-    ReplyError
-    """
+    """Return an answer to a call whose digest, costs and values are right; lists are unpickled."""
     if type(done) is NotKept:
         return done
     if type(done) is not Done:

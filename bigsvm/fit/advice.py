@@ -41,10 +41,6 @@ def scaling_hint(model: KernelExpansion) -> str | None:
     The scale of a column is its range over the support vectors, which are rows of the training
     data. Columns with one value do not count.
 
-    Parameters
-    ----------
-    model : KernelExpansion
-
     Returns
     -------
     str or None
@@ -125,9 +121,6 @@ class Facts(NamedTuple):
     Attributes
     ----------
     learns : {"classes", "targets", "rows"}
-    kernel : str
-    gamma, C, tol : float
-    n_rows, n_support : int
     bounded : float
         Share of the coefficients that are at their bound.
     skill : float

@@ -157,10 +157,6 @@ def train_together(
     start : PointOfFits, optional
         Where a run of the same fits with another C ended; it is used up.
 
-    Returns
-    -------
-    TrainedTogether
-
     Raises
     ------
     ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
@@ -211,12 +207,7 @@ def projected_together(
 
 
 class _Folds(FunctionsReduction[WeightedFunctions]):
-    """A problem for each fit, in one run; the arguments are those of `train_together`, checked.
-
-    Raises
-    ------
-    ParameterError, DataError
-    """
+    """A problem for each fit, in one run; the arguments are those of `train_together`, checked."""
 
     sample_weight = None
 

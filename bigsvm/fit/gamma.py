@@ -97,10 +97,6 @@ def weighted_variance(
         Asked several times a second whether the run is to end. Where they have a client, its
         workers compute, if they can read the rows; the result has the same bits.
 
-    Returns
-    -------
-    float
-
     Raises
     ------
     KeyboardInterrupt

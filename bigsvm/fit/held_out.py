@@ -146,10 +146,6 @@ def hold_out(
     held_out : HeldOut
     weights : (n,) float64
         Weights for training: 0 for the rows held out.
-
-    Raises
-    ------
-    DataError
     """
     n_rows = source.n_rows
     if labels is None:
@@ -168,12 +164,7 @@ def hold_out(
 
 
 def _check_enough(n_rows: int, parameters: TrainingParameters) -> None:
-    """Refuse to fit a density or a Laplace distribution on few rows.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse to fit a density or a Laplace distribution on few rows."""
     n_held, method = round(HELD_OUT * n_rows), parameters.calibration
     if n_held < FEWEST:
         raise DataError(
@@ -266,12 +257,9 @@ def calibrate(
 
     Parameters
     ----------
-    model : KernelExpansion
     source : RowSource
         All rows.
-    held_out : HeldOut
     method : {"sigmoid", "isotonic", "density", "laplace"}
-    threads : int
     block_bytes : int
         For the two blocks of rows that exist at once.
     hooks : Hooks

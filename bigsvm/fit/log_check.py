@@ -46,9 +46,6 @@ class LogCheck:
 
     Parameters
     ----------
-    problem : ClassPairs
-    rows : ClassRows
-    trainer : Trainer
     plan : TrainingPlan
         Plan of the largest pair.
 

@@ -170,10 +170,6 @@ class PairLanes:
     ----------
     trainer : Trainer
         With all threads.
-    problem : ClassPairs
-    budget : Budget
-    parameters : TrainingParameters
-    log : PairLog
     hooks : Hooks
         Its listener is told of what is saved.
     """

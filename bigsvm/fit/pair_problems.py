@@ -183,9 +183,6 @@ class Budget:
 
     Parameters
     ----------
-    parameters : TrainingParameters
-    rows : ClassRows
-    problem : ClassPairs
     resident_bytes : int
         Bytes of other arrays that are in memory for the whole run.
 
@@ -314,9 +311,6 @@ class PairTrainer:
     ----------
     trainer : callable
         Given the rows of a pair, returns the `Trainer` for it.
-    problem : ClassPairs
-    budget : PairBudget
-    parameters : TrainingParameters
     """
 
     def __init__(

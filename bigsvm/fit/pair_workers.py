@@ -67,10 +67,6 @@ class PairWorkers:
     ----------
     trainer : Trainer
         Has the workers, and the kernel.
-    rows : ClassRows
-    problem : ClassPairs
-    budget : Budget
-    parameters : TrainingParameters
     small : SmallPairs or None
         Says which pairs are solved together; workers do that, too.
     check : LogCheck

@@ -372,10 +372,6 @@ def check_has_others(parameters: TrainingParameters, n_rows: int) -> None:
     """Refuse ``certify=False`` where the first scope is all rows already.
 
     Not called for balls, which are searched for among samples.
-
-    Raises
-    ------
-    ParameterError
     """
     if parameters.certify or n_rows > DIRECT_ROWS:
         return

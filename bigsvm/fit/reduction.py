@@ -64,16 +64,7 @@ Result_co = TypeVar("Result_co", bound=Certified, covariant=True)
 
 
 class RunResources(NamedTuple):
-    """What a run is given besides its problems.
-
-    Attributes
-    ----------
-    trainer : Trainer
-    plan : TrainingPlan
-    parameters : TrainingParameters
-    hooks : Hooks
-    checkpoint : Checkpoint or None
-    """
+    """What a run is given besides its problems."""
 
     trainer: Trainer
     plan: TrainingPlan
@@ -181,12 +172,7 @@ class Reduction(Problems[Result], Protocol[Result]):
 
 
 def refuse_start(start: KernelExpansion | None) -> None:
-    """Refuse a model to start from, where classes are reduced to several problems.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse a model to start from, where classes are reduced to several problems."""
     if start is not None:
         raise ParameterError("a model of many classes starts from no other; leave it out")
 

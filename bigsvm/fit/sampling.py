@@ -72,12 +72,7 @@ def drawn_for(
 
 
 def _check_labels_drawn(labels: NDArray[Any] | None, drawn: DrawnRows) -> None:
-    """Refuse to train on drawn rows that do not have all classes.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse to train on drawn rows that do not have all classes."""
     if labels is None:
         return
     n_classes, n_drawn = len(np.unique(labels)), len(np.unique(labels[drawn.drawn]))

@@ -164,13 +164,7 @@ class Trained(NamedTuple, Generic[Result]):
     ----------
     result
         As the problems' `run` returns it.
-    source : RowSource
-    plan : TrainingPlan
-    kernel : Kernel
     centre : (d,) float64 or None
-    scaler : Scaler or None
-    fingerprint : dict of str to str
-    cluster_costs : dict of str to int
     """
 
     result: Result

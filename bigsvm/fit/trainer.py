@@ -136,11 +136,8 @@ class Trainer:
 
         Parameters
         ----------
-        variables : Variables
-        plan : TrainingPlan
         saver : Saver
             Saves the run, and knows what it goes on from.
-        limits : Limits
         listener : callable
         start : (n,) or (n, faces) float64, optional
             A feasible point to start from.

@@ -67,10 +67,6 @@ def check_certificate(
         Number of classes; None if only the certificate may know it. Class indices must be smaller.
     required : collection of str
         Fields that must be there.
-
-    Raises
-    ------
-    ValueError
     """
     check_fields("certificate", certificate, {**CHECKS, **_COUNTS}, required=required)
     counts = certificate.get("n_support_of_classes")

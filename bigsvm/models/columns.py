@@ -14,10 +14,6 @@ def check_number(n_columns: int, n_features: int, *, model_of_libsvm: bool) -> N
         Of the rows, and of the training data.
     model_of_libsvm : bool
         Whether the model is of LIBSVM's text, which does not say how many columns there were.
-
-    Raises
-    ------
-    DataError
     """
     if n_columns == n_features:
         return
@@ -36,12 +32,7 @@ def check_number(n_columns: int, n_features: int, *, model_of_libsvm: bool) -> N
 
 
 def check_first_index(first_index: int | None, of_model: int | None) -> None:
-    """Refuse rows whose LIBSVM text begins with another index; None fits both.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse rows whose LIBSVM text begins with another index; None fits both."""
     if first_index is None or of_model is None or first_index == of_model:
         return
     meant = "yes" if of_model == 0 else "no"
@@ -53,12 +44,7 @@ def check_first_index(first_index: int | None, of_model: int | None) -> None:
 
 
 def check_names(names: tuple[str, ...] | None, of_model: tuple[str, ...] | None) -> None:
-    """Refuse rows whose columns have other names, or another order; None fits all.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse rows whose columns have other names, or another order; None fits all."""
     if names is None or of_model is None or names == of_model:
         return
     column = next(i for i, name in enumerate(of_model) if name != names[i])

@@ -114,12 +114,8 @@ class SmallPairs:
 
     Parameters
     ----------
-    classes : ClassRows
     tiles : KernelTiles
         float64, of one thread: each thread here computes products of its own.
-    bounds : Bounds
-    tol : float
-    threads : int
     n_bytes : float
         Most bytes while pairs are being solved here.
     nu : float, optional

@@ -54,9 +54,6 @@ class RowFile:
     ----------
     folder : path
         Made if absent.
-    fingerprint : mapping of str to str, or str
-    n_variables : int
-    capacity_bytes : int
 
     Attributes
     ----------

@@ -363,12 +363,7 @@ class Checkpoint:
         return Generation(number, arrays, values)
 
     def _check_manifest(self, where: str, manifest: dict[str, Any]) -> None:
-        """Refuse a manifest of another format or another run.
-
-        Raises
-        ------
-        CheckpointError
-        """
+        """Refuse a manifest of another format or another run."""
         if manifest["format_version"] != FORMAT_VERSION:
             raise CheckpointError(
                 f"{where} has format {manifest['format_version']}, and this bigsvm reads "

@@ -32,12 +32,7 @@ class Planned(NamedTuple):
 
 
 class ManyClasses(NamedTuple):
-    """More than half of the labels differ from one another: they could be targets.
-
-    Attributes
-    ----------
-    n_classes, n_rows : int
-    """
+    """More than half of the labels differ from one another: they could be targets."""
 
     n_classes: int
     n_rows: int
@@ -52,12 +47,7 @@ class ManyClasses(NamedTuple):
 
 
 class ClassesLeftOut(NamedTuple):
-    """No row of some classes has a weight, so that they are not trained.
-
-    Attributes
-    ----------
-    classes : list
-    """
+    """No row of some classes has a weight, so that they are not trained."""
 
     classes: list[Any]
 
@@ -146,13 +136,10 @@ class Swept(NamedTuple):
 
     Attributes
     ----------
-    sweep : int
     gap : float
         KKT gap over all rows.
     tol : float
         Where it has to get to.
-    objective : float
-    n_support, n_bounded : int
     seconds : float
         Time of training so far, earlier processes included.
     cpu_idle : float or None
@@ -205,25 +192,14 @@ class Tested(NamedTuple):
 
 
 class TasksUnderWay(NamedTuple):
-    """Workers make whole fits of a cross-validation or a search.
-
-    Attributes
-    ----------
-    done, n_tasks : int
-    """
+    """Workers make whole fits of a cross-validation or a search."""
 
     done: int
     n_tasks: int
 
 
 class Sampled(NamedTuple):
-    """A fit of a sample of the rows has been made for a forecast.
-
-    Attributes
-    ----------
-    n_rows, n_support, n_sweeps : int
-    seconds : float
-    """
+    """A fit of a sample of the rows has been made for a forecast."""
 
     n_rows: int
     n_support: int

@@ -160,12 +160,7 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
 
 
 def check_room(size: int, most: int) -> None:
-    """Refuse to continue a sweep with more rows than this memory holds.
-
-    Raises
-    ------
-    MemoryBudgetError
-    """
+    """Refuse to continue a sweep with more rows than this memory holds."""
     if size > most:
         raise MemoryBudgetError(
             f"the checkpoint is in the middle of a sweep with {size} rows, "
