@@ -63,7 +63,7 @@ VARIANTS_IN_CI = {
     "models/test_forged_models.py::test_forged_tensors_are_refused": 5,
     "one_vs_one/test_pairs_resumed.py::test_resumed_at_every_moment_it_gives_the_same_bits": 3,
     "one_vs_one/test_small_classes.py::test_resumed_at_every_moment_it_gives_the_same_bits": 1,
-    "one_vs_one/test_training.py::test_lanes_do_not_change_the_bits": 4,
+    "fit/test_pair_training.py::test_lanes_do_not_change_the_bits": 4,
     "real_data/test_each_class_against_the_rest.py::"
     "test_one_vs_rest_agrees_with_single_fits_and_scikit_learn": 1,
     "real_data/test_l2_objectives.py::test_all_solvers_end_at_the_optimum": 4,

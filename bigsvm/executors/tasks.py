@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8
     from bigsvm.executors.messages import Chosen, SentJob, Unit
-    from bigsvm.executors.worker_state import OpenJob
 
 
 def open_worker(memory: int | None) -> Opened:
@@ -72,11 +71,6 @@ def keep(value: Any) -> Any:
     and waits for ever if the copy that is left is on a worker that has stopped.
     """
     return value
-
-
-def open_job(sent: SentJob) -> OpenJob:
-    """Return a job, opened by the first task that needs it."""
-    return PROCESS.job(sent)
 
 
 def watch_for_end() -> Callable[[], bool]:

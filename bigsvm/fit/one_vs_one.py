@@ -14,7 +14,8 @@ import numpy as np
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.log_check import LogCheck
-from bigsvm.fit.pair_problems import Budget, ClassPairs, PairTrainer
+from bigsvm.fit.pair_problems import Budget, ClassPairs
+from bigsvm.fit.pair_training import PairLanes, PairTraining
 from bigsvm.fit.pair_workers import PairWorkers, trains_whole_pairs
 from bigsvm.fit.problem import check_has_others
 from bigsvm.fit.reduction import ModelFunctions, refuse_start
@@ -22,10 +23,8 @@ from bigsvm.fit.trainer import limits_of
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.one_vs_one.log import PairLog
 from bigsvm.one_vs_one.small import SmallPairs
-from bigsvm.one_vs_one.training import PairLane, PairTraining
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.training import events
-from bigsvm.training.saving import Saver
 from bigsvm.votes import pair_classes, support_classes
 
 if TYPE_CHECKING:
@@ -35,15 +34,10 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.fit.reduction import RunResources
-    from bigsvm.fit.trainer import Trainer
     from bigsvm.models import KernelExpansion
     from bigsvm.one_vs_one.joined import OneVsOne
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
-
-WORTH_SENDING = 1.0
-"""Estimated seconds of a pair from which on workers do its passes: to send one takes milliseconds,
-and a run has tens of them."""
 
 
 class OneVsOneReduction:
@@ -159,67 +153,6 @@ class OneVsOneReduction:
             result.support, result.coefficients, result.intercepts, certificate
         )
         return functions.grouped(support_classes(result.coefficients, k))
-
-
-class PairLanes:
-    """Lanes of pairs; each has a share of the threads and of the memory.
-
-    With the workers of a cluster large pairs are trained in one lane, and their passes on workers.
-
-    Parameters
-    ----------
-    trainer : Trainer
-        With all threads.
-    hooks : Hooks
-        Its listener is told of what is saved.
-    """
-
-    def __init__(
-        self,
-        trainer: Trainer,
-        problem: ClassPairs,
-        budget: Budget,
-        parameters: TrainingParameters,
-        log: PairLog,
-        hooks: Hooks,
-    ) -> None:
-        self._trainer, self._problem, self._budget = trainer, problem, budget
-        self._parameters, self._log, self._hooks = parameters, log, hooks
-        self.share_out = trainer.share_out
-
-    def count(self, n_rows: int, row_alignment: int) -> int:
-        """Count the lanes for pairs of `n_rows` rows."""
-        if self._sends_passes(n_rows):
-            return 1
-        return self._budget.lanes(n_rows, row_alignment)
-
-    def open(self, count: int) -> list[PairLane]:
-        """Make `count` lanes."""
-        threads = self._parameters.n_threads // count
-        return [self._lane(i == 0, threads, copies=count > 1) for i in range(count)]
-
-    def _lane(self, speaks: bool, threads: int, *, copies: bool) -> PairLane:
-        slot = self._log.slot(copies=copies)
-        # The log has the result of a finished pair.
-        saver = Saver(
-            slot if self._parameters.checkpoint is not None else None,
-            every=self._parameters.checkpoint_every,
-            listener=self._hooks.listener,
-            times_asked=self._hooks.times_asked,
-            keeps_ends=False,
-        )
-        alone = self._trainer.with_threads(threads)
-
-        def trainer(n_rows: int) -> Trainer:
-            return self._trainer if self._sends_passes(n_rows) else alone
-
-        train = PairTrainer(trainer, self._problem, self._budget, self._parameters)
-        return PairLane(train, slot, saver, speaks)
-
-    def _sends_passes(self, n_rows: int) -> bool:
-        """Whether there are workers for the passes of a pair, and these are worth sending."""
-        (seconds,) = self._budget.seconds_of_pair(np.array([n_rows], np.float64))
-        return self._trainer.workforce is not None and bool(seconds >= WORTH_SENDING)
 
 
 def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:

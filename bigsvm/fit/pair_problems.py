@@ -1,10 +1,10 @@
-"""Pairs of classes: the problem of each, checked before any is trained, its memory and its run."""
+"""Pairs of classes: the problem of each, checked before any is trained, its run and its memory."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,8 +26,6 @@ from bigsvm.training import events
 from bigsvm.working_sets.choice import LARGEST_SET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from bigsvm.fit.trainer import Trainer
     from bigsvm.one_vs_one.class_rows import ClassRows, PairRows
     from bigsvm.parameters import TrainingParameters
-    from bigsvm.training.saving import Saver
-    from bigsvm.training.state import Limits
 
 HELD_SHARE = 0.25
 """Share of the memory for rows of classes that are held together. Reading sparse rows takes three
@@ -177,6 +173,38 @@ class ClassPairs:
             None if self.weights is None else self.weights[rows.rows],
         )
 
+    def solve(
+        self,
+        pair: tuple[int, int],
+        rows: PairRows,
+        trainer: Trainer,
+        plan: TrainingPlan,
+        *,
+        compare: bool,
+        **control: Any,
+    ) -> Solved:
+        """Train a pair, or go on with what the saver has of it.
+
+        Parameters
+        ----------
+        compare : bool
+            Whether equal rows are looked for. Rows are copied for it, so memory must hold them.
+        control
+            Saver, limits and listener, as `Trainer.train` has them.
+        """
+        formulation = self.of_pair(pair, rows)
+        merge = self._parameters.merges_rows
+        variables = make_variables(rows.source, formulation, merge=merge, compare=compare)
+        result = trainer.train(variables, plan, **control)
+        decision = decision_of(variables, formulation, result)
+        return Solved(
+            rows.rows[decision.support],
+            decision.coefficients,
+            decision.intercept,
+            decision.extras.get("rho", np.nan),
+            decision.certificate,
+        )
+
 
 class Budget:
     """How the memory is divided, known to be enough for every pair.
@@ -291,61 +319,3 @@ class Budget:
         held = self._held if row_alignment < self._source.row_alignment else 0.0
         resident = self._resident + held
         return resident + (1 - 1 / lanes) * (parse_bytes(self._parameters.memory) - resident)
-
-
-class PairBudget(Protocol):
-    """The memory of a pair. What it says decides bits, so it is the same wherever a pair is."""
-
-    @property
-    def most_held_rows(self) -> float:
-        """Rows that may be held in memory."""
-
-    def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
-        """Divide the memory of a pair of `n_rows` rows of a source with this alignment."""
-
-
-class PairTrainer:
-    """Trains one pair after the other with what all of them share.
-
-    Parameters
-    ----------
-    trainer : callable
-        Given the rows of a pair, returns the `Trainer` for it.
-    """
-
-    def __init__(
-        self,
-        trainer: Callable[[int], Trainer],
-        problem: ClassPairs,
-        budget: PairBudget,
-        parameters: TrainingParameters,
-    ) -> None:
-        self._trainer, self._problem, self._budget = trainer, problem, budget
-        self._merge = parameters.merges_rows
-
-    def __call__(
-        self,
-        pair: tuple[int, int],
-        rows: PairRows,
-        *,
-        saver: Saver,
-        limits: Limits,
-        listener: events.Listener,
-    ) -> Solved:
-        """Train a pair, or go on with what the saver has of it."""
-        formulation, n_rows = self._problem.of_pair(pair, rows), rows.source.n_rows
-        # Rows are copied to be compared, so there must be memory to hold them.
-        compare = n_rows <= self._budget.most_held_rows
-        variables = make_variables(rows.source, formulation, merge=self._merge, compare=compare)
-        plan = self._budget.plan(n_rows, rows.source.row_alignment)
-        result = self._trainer(n_rows).train(
-            variables, plan, saver=saver, limits=limits, listener=listener
-        )
-        decision = decision_of(variables, formulation, result)
-        return Solved(
-            rows.rows[decision.support],
-            decision.coefficients,
-            decision.intercept,
-            decision.extras.get("rho", np.nan),
-            decision.certificate,
-        )

@@ -16,9 +16,9 @@ from bigsvm.data.rows import bytes_of
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.views import HeldRows
 from bigsvm.executors.shared import put_together
-from bigsvm.executors.tasks import open_job, watch_for_end
-from bigsvm.executors.worker_state import Cost
-from bigsvm.fit.pair_problems import HELD_SHARE, PairTrainer
+from bigsvm.executors.tasks import watch_for_end
+from bigsvm.executors.worker_state import PROCESS, Cost
+from bigsvm.fit.pair_problems import HELD_SHARE
 from bigsvm.fit.trainer import Trainer
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.one_vs_one.small import SmallPairs
@@ -57,7 +57,7 @@ class SentBatch(NamedTuple):
         With the weights of these rows.
     parameters : TrainingParameters
     most_held_rows : float
-        Of the budget, see `PairBudget`.
+        Of the budget.
     small : SmallClasses or None
         None if no pairs are solved together.
     numbers : Ascending
@@ -86,23 +86,12 @@ class PairGroup(NamedTuple):
     are_small : bool
         Whether `SmallPairs` solves them; those that it leaves unsolved have runs of their own.
     plans : dict
-        Plan of a pair, by its number of rows.
+        Plan of a pair, by its number of rows: as on one machine, as it decides bits.
     """
 
     pairs: I8
     are_small: bool
     plans: dict[int, TrainingPlan]
-
-
-class _SentBudget(NamedTuple):
-    """Plans that the coordinator has made."""
-
-    most_held_rows: float
-    plans: dict[int, TrainingPlan]
-
-    def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
-        """Return the plan of a pair of `n_rows` rows; all are held."""
-        return self.plans[n_rows]
 
 
 class _BatchRows(NamedTuple):
@@ -118,7 +107,7 @@ def train_pairs(sent: SentJob, parts: list[Part], group: PairGroup) -> Done:
 
     It ends early if the result is not needed any more.
     """
-    job = open_job(sent)
+    job = PROCESS.job(sent)
     cost = Cost(job)
     other_bytes = int((1 - HELD_SHARE) * job.process.memory)
     batch: _BatchRows = job.kept((parts[0].name,), lambda: _batch_rows(job, parts), other_bytes)
@@ -153,14 +142,15 @@ def _solved(trainer: Trainer, batch: _BatchRows, group: PairGroup) -> list[Solve
                 ):
                     results[place] = one
     is_given_up = watch_for_end()
-    budget = _SentBudget(about.most_held_rows, group.plans)
-    train = PairTrainer(lambda n_rows: trainer, about.problem, budget, about.parameters)
     for place, (first, second) in enumerate(group.pairs.tolist()):
         if is_given_up():
             break
         if results[place] is None:
-            results[place] = train(
-                (first, second), batch.held.pair(first, second),
+            rows = batch.held.pair(first, second)
+            n_rows = rows.source.n_rows
+            results[place] = about.problem.solve(
+                (first, second), rows, trainer, group.plans[n_rows],
+                compare=n_rows <= about.most_held_rows,
                 saver=Saver(None, every=np.inf, listener=events.ignore, keeps_ends=False),
                 limits=Limits(interrupted=is_given_up), listener=events.ignore,
             )  # fmt: skip

@@ -109,7 +109,10 @@ class PairWorkers:
         return min(here, HELD_SHARE * self._force.memory / each)
 
     def train(self, held: I8, pairs: I8) -> Iterator[tuple[int, Solved]]:
-        """Train those of some pairs that fit a worker; see `one_vs_one.training.Workers`."""
+        """Train those of some pairs, (m, 2), that fit a worker, in any order.
+
+        `held` are their classes. Yields places in `pairs` and results.
+        """
         groups = self._groups(pairs)
         if not groups:
             return

@@ -246,14 +246,6 @@ class PairLog:
 
     # -- what happens ----------------------------------------------------------------------------
 
-    def slot(self, *, copies: bool = False) -> Slot:
-        """Make a slot, which saves pairs that are trained one after the other.
-
-        If several slots are used at once, each has to save copies: the state of a pair is written
-        again with the states of the others, while it changes.
-        """
-        return Slot(self, copies=copies)
-
     def latest(self, number: int) -> Generation | None:
         """Return the saved state of a pair; None if it has none."""
         return self._open.get(number)
@@ -426,10 +418,11 @@ class Slot:
     ----------
     log : PairLog
     copies : bool
-        Whether other slots are written at the same time, see `PairLog.slot`.
+        Whether states are copied, as they must be where several slots are used at once: the state
+        of a pair is written again with the states of the others, while it changes.
     """
 
-    def __init__(self, log: PairLog, *, copies: bool) -> None:
+    def __init__(self, log: PairLog, *, copies: bool = False) -> None:
         self._log, self._copies = log, copies
         self._number = NONE
 

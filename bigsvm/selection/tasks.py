@@ -24,8 +24,8 @@ from bigsvm.executors.messages import Job
 from bigsvm.executors.passes import results_as_done
 from bigsvm.executors.replies import Listed
 from bigsvm.executors.shared import buffers_of, put_together, split
-from bigsvm.executors.tasks import open_job, watch_for_end
-from bigsvm.executors.worker_state import Cost
+from bigsvm.executors.tasks import watch_for_end
+from bigsvm.executors.worker_state import PROCESS, Cost
 from bigsvm.executors.workforce import Call
 from bigsvm.fit.forecast import projected_parts
 from bigsvm.fit.trainer import workforce_of
@@ -247,7 +247,7 @@ def fit_line_here(sent: SentJob, parts: list[Part], number: int) -> Done:
 
     It ends early if the result is not needed any more.
     """
-    job = open_job(sent)
+    job = PROCESS.job(sent)
     cost = Cost(job)
     fits, lines = job.kept((parts[0].name,), lambda: _put_together(job, parts), 0)
     told: list[events.ManyClasses | events.ClassesLeftOut] = []

@@ -324,7 +324,7 @@ def test_events_tell_which_pair_of_how_many():
 
 @pytest.mark.usefixtures("pairs_by_runs")
 def test_events_within_a_pair_are_reported_once_it_takes_long(monkeypatch):
-    monkeypatch.setattr("bigsvm.one_vs_one.training.TOLD_AFTER", 0.0)
+    monkeypatch.setattr("bigsvm.fit.pair_training.TOLD_AFTER", 0.0)
     seen = []
     train(*clouds(k=3), hooks=Hooks(listener=seen.append))
     assert {type(event) for event in seen[1:]} == {events.PairsUnderWay, events.OfPair}

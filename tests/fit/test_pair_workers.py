@@ -20,7 +20,7 @@ from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import passes
 from bigsvm.executors.tasks import open_worker
-from bigsvm.fit import one_vs_one, pair_workers, trainer
+from bigsvm.fit import pair_workers, trainer
 from bigsvm.fit.pair_workers import PairWorkers
 from bigsvm.fit.train import train_model
 from bigsvm.one_vs_one import small as small_pairs
@@ -150,7 +150,7 @@ class TestRuns:
         most_held, most_task = 1170, 1000
         assert given["memory"] / 4 // (400 * 4) == pytest.approx(most_held, abs=5)
         monkeypatch.setattr(pair_workers, "MOST_ROWS", most_task)
-        monkeypatch.setattr(one_vs_one, "WORTH_SENDING", 0.0)
+        monkeypatch.setattr("bigsvm.fit.pair_training.WORTH_SENDING", 0.0)
         names, submit = [], trainer.Workforce.submit
 
         def noted(self, worker, name, *given):

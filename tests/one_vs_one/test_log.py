@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bigsvm.data.sources import ArrayRows
 from bigsvm.errors import CheckpointError, MemoryBudgetError
 from bigsvm.one_vs_one import log as log_module
-from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
+from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT, NAME, PairLog, Slot, Solved
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import PHASES, Certificate, StopReason
 from bigsvm.training.state import Counters, Phase, first_state
@@ -49,7 +49,7 @@ def arrays(alpha=0.0):
 
 
 def begun(log, number, **options):
-    slot = log.slot(**options)
+    slot = Slot(log, **options)
     slot.begin(number)
     return slot
 
@@ -97,7 +97,7 @@ def test_finished_pairs_are_read_back(tmp_path):
         log.save()
         assert log.is_saved
         finish(log, 0, [7], [4.0], intercept=-1.0, objective=None)
-        log.slot().save({}, {})
+        Slot(log).save({}, {})
         again = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
     assert again.records.tobytes() == log.records.tobytes()
     assert again.n_finished == 2

@@ -14,10 +14,9 @@ from support.same import assert_same_bits
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
-from bigsvm.fit import one_vs_one
 from bigsvm.fit.pair_problems import Budget, ClassPairs
+from bigsvm.fit.pair_training import PairTraining
 from bigsvm.gram.team import Team
-from bigsvm.one_vs_one import training as multiclass
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
@@ -38,13 +37,13 @@ KINDS = {
 def seen(monkeypatch):
     """Threads that each pair was trained on, as (pair, thread, threads it had)."""
     found = []
-    call = one_vs_one.PairTrainer.__call__
+    solve = ClassPairs.solve
 
-    def watched(self, pair, rows, **others):
-        found.append((pair, threading.get_ident(), self._trainer(len(rows.rows))._tiles.threads))
-        return call(self, pair, rows, **others)
+    def watched(self, pair, rows, trainer, plan, **others):
+        found.append((pair, threading.get_ident(), trainer._tiles.threads))
+        return solve(self, pair, rows, trainer, plan, **others)
 
-    monkeypatch.setattr(one_vs_one.PairTrainer, "__call__", watched)
+    monkeypatch.setattr(ClassPairs, "solve", watched)
     return found
 
 
@@ -68,14 +67,14 @@ def test_lanes_do_not_change_the_bits(kind, threads, seen):
 
 
 def test_a_lane_has_its_share_of_the_threads_and_the_longest_pairs_are_first(seen, monkeypatch):
-    lanes, train_all, taken = Budget.lanes, multiclass.PairTraining._train_all, []
+    lanes, train_all, taken = Budget.lanes, PairTraining._train_all, []
 
     def watched(self, count, pairs, numbers, rows):
         taken.extend(map(tuple, pairs.tolist()))
         return train_all(self, count, pairs, numbers, rows)
 
     monkeypatch.setattr(Budget, "lanes", lambda *given: min(2, lanes(*given)))
-    monkeypatch.setattr(multiclass.PairTraining, "_train_all", watched)
+    monkeypatch.setattr(PairTraining, "_train_all", watched)
     X, y = clouds(k=6, n=600)
     train(X, y, threads=5)
     assert {threads for *_, threads in seen} == {2}
@@ -140,15 +139,15 @@ class TestInterruptedLanes:
         X, y = clouds(k=6, n=900)
         whole = train(X, y, C=5.0).functions
         given = {"C": 5.0, "threads": 2, "checkpoint": str(tmp_path), "checkpoint_every": 1e-9}
-        call = one_vs_one.PairTrainer.__call__
+        solve = ClassPairs.solve
 
         def failing(self, pair, *arguments, **others):
             if pair == (2, 3):
                 raise CheckpointError("no room")
-            return call(self, pair, *arguments, **others)
+            return solve(self, pair, *arguments, **others)
 
         with monkeypatch.context() as patch:
-            patch.setattr(one_vs_one.PairTrainer, "__call__", failing)
+            patch.setattr(ClassPairs, "solve", failing)
             with pytest.raises(CheckpointError, match="no room"):
                 train(X, y, **given)
         # Threads that decode chunks of stores are kept; other tests may have begun them.
@@ -204,7 +203,7 @@ class TestInterruptedLanes:
 
 
 def test_events_of_lanes_are_reported_one_at_a_time(monkeypatch):
-    monkeypatch.setattr("bigsvm.one_vs_one.training.TOLD_AFTER", 0.0)
+    monkeypatch.setattr("bigsvm.fit.pair_training.TOLD_AFTER", 0.0)
     told, at_once = [], threading.Lock()
 
     def listener(event):

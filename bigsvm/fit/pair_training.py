@@ -12,48 +12,41 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.interruption import checked_by
 from bigsvm.one_vs_one.joined import join
+from bigsvm.one_vs_one.log import Slot
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
+from bigsvm.training.saving import Saver
 from bigsvm.training.state import SURROUNDINGS_FAILED, Limits, Stopped
 from bigsvm.votes import pair_classes, pair_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from bigsvm.arrays import I8
+    from bigsvm.fit.pair_problems import Budget, ClassPairs
+    from bigsvm.fit.pair_workers import PairWorkers
+    from bigsvm.fit.trainer import Trainer
     from bigsvm.one_vs_one.class_rows import Batch, ClassRows, HeldClasses, PairRows
     from bigsvm.one_vs_one.joined import OneVsOne
-    from bigsvm.one_vs_one.log import PairLog, Slot, Solved
+    from bigsvm.one_vs_one.log import PairLog, Solved
     from bigsvm.one_vs_one.small import SmallPairs
+    from bigsvm.parameters import TrainingParameters
     from bigsvm.training.result import Certificate
-    from bigsvm.training.saving import Saver
 
+WORTH_SENDING = 1.0
+"""Estimated seconds of a pair from which on workers do its passes: to send one takes milliseconds,
+and a run has tens of them."""
 TOLD_AFTER = 10.0
 """Seconds after which the sweeps and steps of a pair are reported."""
 UNFINISHED = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 """Reasons that end the run; other reasons end one pair only."""
-
-
-class Train(Protocol):
-    """Trains one pair at a time."""
-
-    def __call__(
-        self,
-        pair: tuple[int, int],
-        rows: PairRows,
-        *,
-        saver: Saver,
-        limits: Limits,
-        listener: events.Listener,
-    ) -> Solved:
-        """Train a pair, from its saved state if the saver has one."""
 
 
 class PairLane(NamedTuple):
@@ -61,7 +54,8 @@ class PairLane(NamedTuple):
 
     Attributes
     ----------
-    train : Train
+    trainer : Trainer
+        With the threads of the lane.
     slot : Slot
         Where its pair is saved in the log.
     saver : Saver
@@ -70,43 +64,87 @@ class PairLane(NamedTuple):
         Whether its sweeps and steps are reported: reports of two lanes could not be told apart.
     """
 
-    train: Train
+    trainer: Trainer
     slot: Slot
     saver: Saver
     speaks: bool
 
 
-class Lanes(Protocol):
-    """Says in how many lanes pairs are trained, and opens them."""
+class PairLanes:
+    """Lanes of pairs; each has a share of the threads and of the memory.
+
+    With the workers of a cluster large pairs are trained in one lane, and their passes on workers.
+
+    Parameters
+    ----------
+    trainer : Trainer
+        With all threads.
+    hooks : Hooks
+        Its listener is told of what is saved.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        problem: ClassPairs,
+        budget: Budget,
+        parameters: TrainingParameters,
+        log: PairLog,
+        hooks: events.Hooks,
+    ) -> None:
+        self._trainer, self._problem, self._budget = trainer, problem, budget
+        self._parameters, self._log, self._hooks = parameters, log, hooks
+        self.share_out = trainer.share_out
 
     def count(self, n_rows: int, row_alignment: int) -> int:
         """Count the lanes for pairs of `n_rows` rows of a source with this alignment."""
+        if self._sends_passes(n_rows):
+            return 1
+        return self._budget.lanes(n_rows, row_alignment)
 
-    def open(self, count: int) -> Sequence[PairLane]:
+    def open(self, count: int) -> list[PairLane]:
         """Make `count` lanes."""
+        threads = self._parameters.n_threads // count
+        return [self._lane(i == 0, threads, copies=count > 1) for i in range(count)]
 
-    def share_out(
+    def _lane(self, speaks: bool, threads: int, *, copies: bool) -> PairLane:
+        slot = Slot(self._log, copies=copies)
+        # The log has the result of a finished pair.
+        saver = Saver(
+            slot if self._parameters.checkpoint is not None else None,
+            every=self._parameters.checkpoint_every,
+            listener=self._hooks.listener,
+            times_asked=self._hooks.times_asked,
+            keeps_ends=False,
+        )
+        return PairLane(self._trainer.with_threads(threads), slot, saver, speaks)
+
+    def train(
         self,
-        work: Callable[[PairLane], None],
-        lanes: Sequence[PairLane],
+        lane: PairLane,
+        pair: tuple[int, int],
+        rows: PairRows,
         *,
-        abandon: Callable[[], None],
-    ) -> None:
-        """Have each lane do its work, on a thread of its own; see `Team.share_out`."""
+        limits: Limits,
+        listener: events.Listener,
+    ) -> Solved:
+        """Train a pair in a lane, from its saved state if the saver has one."""
+        n_rows = rows.source.n_rows
+        return self._problem.solve(
+            pair,
+            rows,
+            self._trainer if self._sends_passes(n_rows) else lane.trainer,
+            self._budget.plan(n_rows, rows.source.row_alignment),
+            compare=n_rows <= self._budget.most_held_rows,
+            saver=lane.saver,
+            limits=limits,
+            listener=listener,
+        )
 
-
-class Workers(Protocol):
-    """The workers of a cluster, which train whole pairs."""
-
-    def batches(self) -> Iterator[Batch]:
-        """Wait for workers, and divide the pairs that they may train by what they can hold."""
-
-    def train(self, held: I8, pairs: I8) -> Iterator[tuple[int, Solved]]:
-        """Train those of some pairs, (m, 2), that fit a worker, in any order.
-
-        `held` are their classes. Yields
-        places in `pairs` and results.
-        """
+    def _sends_passes(self, n_rows: int) -> bool:
+        """Whether there are workers for the passes of a pair, and these are worth sending."""
+        (seconds,) = self._budget.seconds_of_pair(np.array([n_rows], np.float64))
+        return self._trainer.workforce is not None and bool(seconds >= WORTH_SENDING)
 
 
 class PairTraining:
@@ -115,7 +153,7 @@ class PairTraining:
     Parameters
     ----------
     classes : ClassRows
-    lanes : Lanes
+    lanes : PairLanes
     log : PairLog
         Has the finished pairs, and takes the results.
     most_held_rows : float
@@ -125,21 +163,21 @@ class PairTraining:
     listener : callable
     small : SmallPairs, optional
         Solves those that it takes, before the others of their batch are trained.
-    workers : Workers, optional
+    workers : PairWorkers, optional
         Train those that they take, before all others.
     """
 
     def __init__(
         self,
         classes: ClassRows,
-        lanes: Lanes,
+        lanes: PairLanes,
         log: PairLog,
         *,
         most_held_rows: float,
         limits: Limits,
         listener: events.Listener,
         small: SmallPairs | None = None,
-        workers: Workers | None = None,
+        workers: PairWorkers | None = None,
     ) -> None:
         self._small, self._workers = small, workers
         self._classes, self._lanes, self._log = classes, lanes, log
@@ -181,7 +219,7 @@ class PairTraining:
         if not self._log.is_saved:
             self._saver.write({}, {})
 
-    def _on_workers(self, workers: Workers) -> None:
+    def _on_workers(self, workers: PairWorkers) -> None:
         """Have workers train whole pairs; the pairs that they do not take are left."""
         for batch in workers.batches():
             numbers = pair_number(batch.pairs[:, 0], batch.pairs[:, 1], len(self._classes))
@@ -304,9 +342,7 @@ class PairTraining:
                 with self._reporting:
                     self._listener(event if of_run else events.OfPair(pair, event))
 
-        solved = lane.train(
-            pair, rows, saver=lane.saver, limits=self._limits_left(), listener=listener
-        )
+        solved = self._lanes.train(lane, pair, rows, limits=self._limits_left(), listener=listener)
         reason = solved.certificate.stop_reason
         if reason in UNFINISHED:
             lane.slot.leave(solved)
