@@ -16,7 +16,7 @@ from bigsvm.executors import tasks
 from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
 from bigsvm.executors.executor import Executor, Partial, WeightedRows
 from bigsvm.executors.messages import Ascending, Chosen, Job, Unit
-from bigsvm.executors.passes import results_of
+from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Expected
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
@@ -330,10 +330,10 @@ class ClusterExecutor(Executor):
         each = 8 * n_functions * min(self.unit_rows, SUMS_PER_TASK // n_functions + 1)
         ahead = max(self._block_bytes // each, 2 * self.threads)
         shared = audit.sent if isinstance(audit, SumsAudit) else None
-        return results_of(
-            self._force, self._sent, calls, shared, name=name, ahead=ahead,
-            fill=self._fill, audit=audit,
-        )  # fmt: skip
+        under_way = Pass(
+            self._force, self._sent, calls, shared, name=name, fill=self._fill, audit=audit
+        )
+        return under_way.in_order(ahead=ahead)
 
     def _sums_of(
         self, n_rows: int, calls: list[Call], weighted: WeightedRows, name: str, audit: SumsAudit

@@ -9,7 +9,7 @@ import numpy as np
 from bigsvm.executors import tasks
 from bigsvm.executors.audit import SHARE, Audit
 from bigsvm.executors.messages import Job, Unit
-from bigsvm.executors.passes import results_of
+from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.workforce import Call
 from bigsvm.processors import one_blas_thread
@@ -92,7 +92,6 @@ def fold(
     audit = SpansAudit(
         lambda number: function(source.read(*spans[number]), *arguments(*spans[number])), len(spans)
     )
-    for done in results_of(
-        workforce, sent, calls, name="bigsvm-statistics", ahead=ahead, audit=audit
-    ):
+    under_way = Pass(workforce, sent, calls, name="bigsvm-statistics", audit=audit)
+    for done in under_way.in_order(ahead=ahead):
         yield done.values

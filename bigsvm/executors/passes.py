@@ -55,76 +55,6 @@ SHARED_JOB_BYTES = 100_000
 """A job that is larger is sent to each worker once, not with each task."""
 
 
-def results_of(
-    workforce: Workforce,
-    sent: SentJob,
-    calls: Sequence[Call],
-    shared: Callable[[str], Iterator[Sent]] | None = None,
-    *,
-    name: str,
-    ahead: int,
-    fill: Callable[[Unit], tuple[Unit, int]] | None = None,
-    audit: Audit | None = None,
-) -> Iterator[Done]:
-    """Yield the results of some calls, in their order.
-
-    Parameters
-    ----------
-    shared : callable, optional
-        Given a name, yields what is sent to every worker before its first task, piece by piece;
-        tasks have the list of it as their second argument.
-    name : str
-        What the tasks are called on Dask's dashboard.
-    ahead : int
-        Most results, and tasks, that wait for an earlier result.
-    fill : callable, optional
-        Returns a unit with its rows, and the bytes of these that are sent from here; for jobs
-        without a source.
-    audit : Audit, optional
-        Computes some of the results again.
-    """
-    under_way = Pass(workforce, sent, calls, shared, name=name, ahead=ahead, fill=fill, audit=audit)
-    with closing(under_way):
-        for number in range(len(calls)):
-            under_way.top_up(number)
-            while number not in under_way.results:
-                workforce.step()
-                under_way.top_up(number)
-            yield under_way.results.pop(number)
-        if audit is not None:
-            audit.finish()
-
-
-def results_as_done(
-    workforce: Workforce,
-    sent: SentJob,
-    calls: Sequence[Call],
-    shared: Callable[[str], Iterator[Sent]] | None = None,
-    *,
-    name: str,
-    audit: Audit | None = None,
-) -> Iterator[tuple[int, Done]]:
-    """Yield the number of each call and its result as soon as there is one.
-
-    The tasks may be long: a worker is late if it gives no sign of life for SILENT_SECONDS, however
-    long its tasks take. The parameters are those of `results_of`.
-    """
-    under_way = Pass(
-        workforce, sent, calls, shared, name=name, ahead=len(calls), are_long=True, audit=audit
-    )  # fmt: skip
-    left = len(calls)
-    with closing(under_way):
-        while left:
-            under_way.top_up(0)
-            if not under_way.results:
-                workforce.step()
-            while under_way.results:
-                left -= 1
-                yield under_way.results.popitem()
-            if left:
-                check_interrupt()  # also where there always is a result; none is lost if it raises
-
-
 @dataclass(eq=False)
 class _Flight:
     """A task on its way with some calls; once given up, other workers do these too.
@@ -174,12 +104,20 @@ class _Sharing:
 
 
 class Pass:
-    """Some calls under way; see `results_of` for the parameters.
+    """Some calls under way on workers; take their results `in_order` or `as_done`.
 
     Parameters
     ----------
-    are_long : bool
-        Whether tasks may take minutes, see `results_as_done`.
+    shared : callable, optional
+        Given a name, yields what is sent to every worker before its first task, piece by piece;
+        tasks have the list of it as their second argument.
+    name : str
+        What the tasks are called on Dask's dashboard.
+    fill : callable, optional
+        Returns a unit with its rows, and the bytes of these that are sent from here; for jobs
+        without a source.
+    audit : Audit, optional
+        Computes some of the results again.
 
     Attributes
     ----------
@@ -192,18 +130,16 @@ class Pass:
         workforce: Workforce,
         sent: SentJob,
         calls: Sequence[Call],
-        shared: Callable[[str], Iterator[Sent]] | None,
+        shared: Callable[[str], Iterator[Sent]] | None = None,
         *,
         name: str,
-        ahead: int,
         fill: Callable[[Unit], tuple[Unit, int]] | None = None,
-        are_long: bool = False,
         audit: Audit | None = None,
     ) -> None:
-        self._audit = audit
+        self._audit, self._fill = audit, fill
         self._workforce, self._sent, self._calls = workforce, sent, calls
-        self._to_share, self._name, self._ahead = shared, name, max(ahead, 1)
-        self._fill, self._are_long = fill, are_long
+        self._to_share, self._name = shared, name
+        self._ahead, self._are_long = len(calls), True
         # Workers keep what they make of pieces by their names; `id` may be that of an earlier pass.
         self._unique = f"{name}-{uuid.uuid4().hex}"
         self._shares_job = len(sent.pickled) > SHARED_JOB_BYTES
@@ -219,6 +155,40 @@ class Pass:
         self._n_counted = 0
         self._seconds: deque[float] = deque(maxlen=50)
         self._patience: dict[str, float] = {}
+
+    def in_order(self, *, ahead: int) -> Iterator[Done]:
+        """Yield the results of the calls, in their order.
+
+        At most `ahead` results, and tasks, wait for an earlier result.
+        """
+        self._ahead, self._are_long = max(ahead, 1), False
+        with closing(self):
+            for number in range(len(self._calls)):
+                self.top_up(number)
+                while number not in self.results:
+                    self._workforce.step()
+                    self.top_up(number)
+                yield self.results.pop(number)
+            if self._audit is not None:
+                self._audit.finish()
+
+    def as_done(self) -> Iterator[tuple[int, Done]]:
+        """Yield the number of each call and its result as soon as there is one.
+
+        The tasks may be long: a worker is late if it gives no sign of life for SILENT_SECONDS,
+        however long its tasks take.
+        """
+        left = len(self._calls)
+        with closing(self):
+            while left:
+                self.top_up(0)
+                if not self.results:
+                    self._workforce.step()
+                while self.results:
+                    left -= 1
+                    yield self.results.popitem()
+                if left:
+                    check_interrupt()  # also where there always is one; none is lost if it raises
 
     def top_up(self, following: int) -> None:
         """Give workers what they can do now; `following` is the first call without a result.

@@ -17,7 +17,7 @@ import numpy as np
 from bigsvm.budget import parse_bytes
 from bigsvm.executors.audit import SHARE, Audit
 from bigsvm.executors.messages import Ascending
-from bigsvm.executors.passes import results_as_done
+from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Listed, ReplyError
 from bigsvm.executors.shared import PART_BYTES, buffers_of, split
 from bigsvm.executors.workforce import Call
@@ -127,11 +127,9 @@ class PairWorkers:
             for (places, are_small), of_group in zip(groups, numbers, strict=True)
         ]  # fmt: skip
         shared = functools.partial(self._parts, held)
-        results = results_as_done(
-            self._force, self._job, calls, shared, name="bigsvm-pairs",
-            audit=PairsAudit(self._check, numbers, all_tasks=self._sends_rows),
-        )  # fmt: skip
-        for number, done in results:
+        audit = PairsAudit(self._check, numbers, all_tasks=self._sends_rows)
+        under_way = Pass(self._force, self._job, calls, shared, name="bigsvm-pairs", audit=audit)
+        for number, done in under_way.as_done():
             yield from zip(groups[number][0].tolist(), done.values, strict=True)
 
     def _fault(self, numbers: I8, place: int, solved: Any) -> str:

@@ -21,7 +21,7 @@ from bigsvm.data.sources import ArrayRows
 from bigsvm.errors import BigsvmError, MemoryBudgetError
 from bigsvm.estimators.watching import callbacks_of
 from bigsvm.executors.messages import Job
-from bigsvm.executors.passes import results_as_done
+from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Listed
 from bigsvm.executors.shared import buffers_of, put_together, split
 from bigsvm.executors.tasks import watch_for_end
@@ -182,10 +182,8 @@ def _fitted_by_workers(
             for number in sent
         ]  # fmt: skip
 
-        results = results_as_done(
-            workforce, job, calls, lambda unique: split(unique, shared), name=name
-        )
-        for place, made in checked(results, check):
+        under_way = Pass(workforce, job, calls, lambda unique: split(unique, shared), name=name)
+        for place, made in checked(under_way.as_done(), check):
             done += 1
             yield sent[place], made.values[0]
     finally:

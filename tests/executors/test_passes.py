@@ -12,12 +12,12 @@ from bigsvm.executors.workforce import Worker, Workforce
 from bigsvm.interruption import checked_by
 
 
-def test_where_there_always_is_a_result_it_looks_whether_to_end(monkeypatch):
-    class Ready:
+def test_where_there_always_is_a_result_it_looks_whether_to_end():
+    class Ready(passes.Pass):
         """A pass in which a result has arrived each time somebody asks."""
 
-        def __init__(self, *_, **__):
-            self.results, self.n_arrived = {}, 0
+        def __init__(self, calls):
+            self._calls, self.results, self.n_arrived = calls, {}, 0
 
         def top_up(self, _):
             self.results[self.n_arrived] = "done"
@@ -26,11 +26,10 @@ def test_where_there_always_is_a_result_it_looks_whether_to_end(monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(passes, "Pass", Ready)
     taken, checked = [], []
     calls = range(5)
     with checked_by(lambda: checked.append(len(taken))):
-        for number, _ in passes.results_as_done(None, None, calls, name=""):
+        for number, _ in Ready(calls).as_done():
             taken.append(number)
     assert taken == list(calls)
     assert checked == [1, 2, 3, 4]  # not after the last: everything is done

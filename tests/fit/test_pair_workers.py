@@ -169,9 +169,7 @@ class TestRuns:
         X, y = data(n=300)
         here = train(X, y)
         names = []
-        monkeypatch.setattr(
-            pair_workers, "results_as_done", lambda *given, **options: names.append(given)
-        )
+        monkeypatch.setattr(pair_workers, "Pass", lambda *given, **options: names.append(given))
         there = train(X, y, hooks=Hooks(client=client, worker_memory=1_000_000))
         assert_same_bits(there.functions, here.functions)
         assert not names

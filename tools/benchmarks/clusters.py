@@ -27,14 +27,14 @@ class Watched:
         from bigsvm.executors import cluster
         from bigsvm.fit import trainer
 
-        open_workforce, results_of = trainer.workforce_of, cluster.results_of
+        open_workforce, in_order = trainer.workforce_of, cluster.Pass.in_order
 
         def keep(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (as what it stands for)
             self.workforce = open_workforce(*given, **named)
             return self.workforce
 
-        def timed(*given: Any, **named: Any) -> Iterator[Any]:  # noqa: ANN401
-            results = results_of(*given, **named)
+        def timed(under_way: Any, *, ahead: int) -> Iterator[Any]:  # noqa: ANN401
+            results = in_order(under_way, ahead=ahead)
             self.passes += 1
             while True:
                 began = time.perf_counter()
@@ -46,7 +46,7 @@ class Watched:
 
         return [
             mock.patch.object(trainer, "workforce_of", keep),
-            mock.patch.object(cluster, "results_of", timed),
+            mock.patch.object(cluster.Pass, "in_order", timed),
         ]
 
 
