@@ -95,7 +95,7 @@ LEAST_RANK = 128
 
 
 class Solver(StrEnum):
-    """The algorithm of a sampled search; see `bigsvm.papers.searches`."""
+    """The algorithm of a sampled search; see `bigsvm.papers.stepwise.search_of`."""
 
     CVM = "cvm"
     FRANK_WOLFE = "fw"

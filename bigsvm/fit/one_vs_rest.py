@@ -27,9 +27,9 @@ from bigsvm.errors import ParameterError
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.problem import (
-    check_classes,
     check_every_class,
     check_has_others,
+    find_classes,
     make_classification,
 )
 from bigsvm.fit.reduction import ModelFunctions, hold_and_plan, refuse_start
@@ -169,7 +169,7 @@ class OneVsRestReduction(FunctionsReduction[OneVsRest]):
     ) -> None:
         refuse_start(start)
         self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
-        classes = check_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
+        classes = find_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
         check_has_others(parameters, source.n_rows)
         for name in ("shrinking", "rows_at_once"):
             if getattr(parameters, name):

@@ -12,8 +12,8 @@ from bigsvm.budget import parse_bytes
 from bigsvm.duals.formulations import CSVC, NuClassification
 from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.fit.problem import (
-    check_classes,
     check_every_class,
+    find_classes,
     make_classification,
 )
 from bigsvm.fit.reduction import make_plan
@@ -99,7 +99,7 @@ class ClassPairs:
         listener: events.Listener = events.ignore,
     ) -> None:
         self._parameters = parameters
-        self.classes, self.codes, self.weights, self.class_weight = check_classes(
+        self.classes, self.codes, self.weights, self.class_weight = find_classes(
             parameters, source.n_rows, labels, sample_weight, listener
         )
 

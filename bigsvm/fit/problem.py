@@ -11,7 +11,7 @@ from bigsvm.duals.box_problem import BOX_PROBLEMS
 from bigsvm.duals.formulations import SquaredHingeSVC
 from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.kernels import LARGEST
-from bigsvm.parameters.formulations import WITH_CLASSES, traits_of
+from bigsvm.parameters.formulations import traits_of
 from bigsvm.training import events
 from bigsvm.working_sets.choice import DIRECT_ROWS
 
@@ -280,28 +280,6 @@ def find_classes(
     return Classes(
         classes, codes, weights, class_weights(parameters.class_weight, classes, counted)
     )
-
-
-def check_classes(
-    parameters: TrainingParameters,
-    n_rows: int,
-    labels: NDArray[Any] | None,
-    sample_weight: NDArray[np.float64] | None,
-    listener: events.Listener = events.ignore,
-) -> Classes:
-    """Find the classes of a problem that is reduced to problems of two classes, and their weights.
-
-    The listener is informed if there are very many classes.
-
-    Raises
-    ------
-    DataError, ParameterError
-    """
-    if parameters.formulation not in WITH_CLASSES:
-        raise ParameterError(
-            f"{parameters.formulation} has no classes; choose one of {', '.join(WITH_CLASSES)}"
-        )
-    return find_classes(parameters, n_rows, labels, sample_weight, listener)
 
 
 def _check_length(values: NDArray[Any], n_rows: int) -> None:

@@ -22,7 +22,7 @@ from bigsvm.fit.problem import are_many_classes
 from bigsvm.fit.reduction import Result, RunResources
 from bigsvm.fit.sampling import drawn_for, of_all_rows
 from bigsvm.fit.single import SingleReduction
-from bigsvm.fit.trainer import Trainer, before_training, open_checkpoint
+from bigsvm.fit.trainer import Trainer, before_training, costs_of, open_checkpoint
 from bigsvm.interruption import unchecked
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.models import KernelExpansion
@@ -202,7 +202,7 @@ def run_problems(
         if checkpoint is not None:
             ended = result.certificate
             checkpoint.end(ended.stop_reason, converged=ended.converged)
-    costs = trainer.cluster_costs()
+    costs = costs_of(trainer.workforce)
     return Trained(result, source, plan, kernel, centre, scaler, fingerprint, costs)
 
 

@@ -20,7 +20,7 @@ from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.fit.choices import choice_for, make_dual
 from bigsvm.gram import KernelTiles
 from bigsvm.interruption import CHECK_SECONDS, checked_by
-from bigsvm.papers.searches import search_of
+from bigsvm.papers.stepwise import search_of
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.checkpoint import KEPT, Checkpoint
@@ -117,10 +117,6 @@ class Trainer:
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
-
-    def cluster_costs(self) -> dict[str, int]:
-        """Return `costs_of` the workers of this run."""
-        return costs_of(self._workforce)
 
     def train(
         self,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.balls.batched import SampledSearch
 from bigsvm.balls.core_set import CoreSet
 from bigsvm.balls.search import Search
 from bigsvm.core import sampled_steps as steps
@@ -29,6 +30,8 @@ from bigsvm.training.result import StopReason
 from bigsvm.training.saving import SearchState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bigsvm.arrays import I8
     from bigsvm.balls.random_rows import RandomRows
     from bigsvm.budget import TrainingPlan
@@ -273,3 +276,8 @@ class StepwiseSearch(Search):
 def _copy_of(state: SearchState) -> SearchState:
     arrays: list[Any] = [array.copy() for array in state]
     return SearchState(*arrays)
+
+
+def search_of(solver: str) -> Callable[..., Search]:
+    """Return the search of a solver: several samples a round, or a step for each sample."""
+    return SampledSearch if solver == Solver.PAIRWISE else StepwiseSearch

@@ -177,14 +177,6 @@ def test_a_nu_that_two_classes_make_infeasible_is_refused_with_their_names():
         train(X, names, weights, formulation="nu-svc", nu=0.6)
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"formulation": "one-class"}, "one-class has no classes"),
-])  # fmt: skip
-def test_parameters_without_an_effect_on_pairs_are_refused(options, words):
-    with pytest.raises(ParameterError, match=words):
-        train(*clouds(n=40), **options)
-
-
 def test_a_kernel_matrix_may_be_given():
     X, y = clouds(n=90)
     matrix = X @ X.T

@@ -132,7 +132,6 @@ def test_a_kernel_matrix_may_be_given():
 
 @pytest.mark.parametrize(("labels", "options", "error", "words"), [
     (np.zeros(6), {}, DataError, "one class only"),
-    (np.arange(6) % 3, {"formulation": "one-class"}, ParameterError, "one-class has no classes"),
     (np.arange(6) % 3, {"class_weight": {1: 0.0}}, DataError, "no row of class 1"),
     (np.arange(6) % 3, {"formulation": "nu-svc", "nu": 0.9}, ParameterError,
      "class 0 against the rest: nu is 0.9"),

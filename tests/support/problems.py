@@ -15,7 +15,7 @@ from bigsvm.duals.formulations import CSVC
 from bigsvm.fit.choices import choice_of
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.papers.searches import search_of
+from bigsvm.papers.stepwise import search_of
 from bigsvm.training import events
 from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import StopReason
