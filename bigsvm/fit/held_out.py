@@ -31,13 +31,12 @@ from bigsvm.training.state import Stopped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.calibration import Calibration
     from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
-
-    Flags = NDArray[np.bool_]
 
 HELD_OUT = 0.1
 """Share of the rows with a weight."""
@@ -68,10 +67,10 @@ class HeldOut(NamedTuple):
         Of a regression.
     """
 
-    rows: NDArray[np.int64]
+    rows: I8
     codes: NDArray[np.integer[Any]]
-    weights: NDArray[np.float64] | None
-    targets: NDArray[np.float64] | None = None
+    weights: F8 | None
+    targets: F8 | None = None
 
     @property
     def nbytes(self) -> int:
@@ -85,35 +84,65 @@ class HeldOut(NamedTuple):
 
 
 def held_out_for(
-    parameters: TrainingParameters,
-    source: RowSource,
-    labels: NDArray[Any] | None,
-    sample_weight: NDArray[np.float64] | None,
-) -> tuple[HeldOut | None, NDArray[np.float64] | None]:
-    """Hold rows out if the parameters ask for a calibration; returns them, and the weights.
+    parameters: TrainingParameters, source: RowSource, labels: NDArray[Any] | None, given: F8 | None
+) -> tuple[HeldOut | None, F8 | None]:
+    """Hold rows out if the parameters ask for a calibration; the choice depends on the data alone.
+
+    Where rows in random order are read in blocks, whole blocks are held out, so that the
+    calibration reads nothing else. Otherwise rows are chosen at random, of each class in the same
+    share, also if the blocks would hold all rows of a class or none, or few rows with a weight.
+
+    Parameters
+    ----------
+    labels : (n,) array or None
+        Labels of two classes or more, or targets; none for one class.
+    given : (n,) float64 or None
+        Weights.
+
+    Returns
+    -------
+    held_out : HeldOut or None
+    weights : (n,) float64 or None
+        Weights for training: 0 for the rows held out.
 
     Raises
     ------
     DataError
+        There are too few rows, or too few of a class.
     """
     if parameters.calibration is None:
-        return None, sample_weight
+        return None, given
     learns, n_rows = traits_of(parameters.formulation).learns, source.n_rows
-    if learns == "classes":
-        return hold_out(source, labels, sample_weight)
-    weights, has_weight = _weights(sample_weight, n_rows)
-    n_weighted = int(np.count_nonzero(has_weight))
-    _check_enough(n_weighted, parameters)
-    rng = np.random.default_rng(SEED)
-    held = _blocks(source, rng) & has_weight
-    if np.count_nonzero(held) < HELD_OUT / 2 * n_weighted:  # too few of them have a weight
-        count = round(HELD_OUT * n_weighted)
-        held = np.zeros(n_rows, np.bool_)
-        held[rng.choice(np.flatnonzero(has_weight), count, replace=False)] = True
-    targets = None
-    if learns == "targets" and labels is not None:
-        targets = check_targets(labels, n_rows)
-    return _divided(held, weights, np.zeros(n_rows, np.int8), targets)
+    if learns == "classes" and labels is None:
+        raise DataError("a calibration needs a label for each row")
+    weights = check_weights(given, n_rows)
+    has_weight = np.ones(n_rows, np.bool_) if weights is None else weights > 0
+    rng, targets = np.random.default_rng(SEED), None
+    codes: NDArray[np.integer[Any]] = np.zeros(n_rows, np.int8)
+    if learns == "classes" and labels is not None:
+        encode = encode_classes if are_many_classes(labels) else encode_labels
+        classes, codes = encode(labels, n_rows)
+        held = _blocks(source, rng) & has_weight
+        sizes = (
+            np.bincount(codes[rows], minlength=len(classes)) for rows in (held, has_weight & ~held)
+        )
+        if not all(size.all() for size in sizes):
+            held = _of_each_class(codes, has_weight, classes, rng)
+    else:
+        n_weighted = int(np.count_nonzero(has_weight))
+        _check_enough(n_weighted, parameters)
+        held = _blocks(source, rng) & has_weight
+        if np.count_nonzero(held) < HELD_OUT / 2 * n_weighted:  # too few of them have a weight
+            count = round(HELD_OUT * n_weighted)
+            held = np.zeros(n_rows, np.bool_)
+            held[rng.choice(np.flatnonzero(has_weight), count, replace=False)] = True
+        if learns == "targets" and labels is not None:
+            targets = check_targets(labels, n_rows)
+    rows = np.flatnonzero(held)
+    of_rows = (None if values is None else values[rows] for values in (weights, targets))
+    left = np.ones(n_rows) if weights is None else weights.copy()
+    left[rows] = 0.0
+    return HeldOut(rows, codes[rows], *of_rows), left
 
 
 def recorded_calibration(
@@ -122,45 +151,6 @@ def recorded_calibration(
     """Say in a fingerprint that rows are held out; either method for classes holds out the same."""
     methods = CALIBRATIONS[traits_of(parameters.formulation).learns]
     return {} if held_out is None else {"calibration": " or ".join(methods)}
-
-
-def hold_out(
-    source: RowSource, labels: NDArray[Any] | None, sample_weight: NDArray[np.float64] | None
-) -> tuple[HeldOut, NDArray[np.float64]]:
-    """Choose rows; the choice depends on the data alone.
-
-    Where rows in random order are read in blocks, whole blocks are held out, so that the
-    calibration reads nothing else. Otherwise rows of each class are chosen at random, also if the
-    blocks would hold all rows of a class or none.
-
-    Parameters
-    ----------
-    source : RowSource
-        (n, d).
-    labels : (n,) array
-        Labels of two classes or more.
-    sample_weight : (n,) float64 or None
-
-    Returns
-    -------
-    held_out : HeldOut
-    weights : (n,) float64
-        Weights for training: 0 for the rows held out.
-    """
-    n_rows = source.n_rows
-    if labels is None:
-        raise DataError("a calibration needs a label for each row")
-    weights, has_weight = _weights(sample_weight, n_rows)
-    encode = encode_classes if are_many_classes(labels) else encode_labels
-    classes, codes = encode(labels, n_rows)
-    rng = np.random.default_rng(SEED)
-    held = _blocks(source, rng) & has_weight
-    sizes = (
-        np.bincount(codes[rows], minlength=len(classes)) for rows in (held, has_weight & ~held)
-    )
-    if not all(size.all() for size in sizes):
-        held = _of_each_class(codes, has_weight, classes, rng)
-    return _divided(held, weights, codes)
 
 
 def _check_enough(n_rows: int, parameters: TrainingParameters) -> None:
@@ -185,29 +175,7 @@ def _check_enough(n_rows: int, parameters: TrainingParameters) -> None:
         )
 
 
-def _weights(
-    sample_weight: NDArray[np.float64] | None, n_rows: int
-) -> tuple[NDArray[np.float64] | None, Flags]:
-    """Check the weights of rows; also says which rows have one."""
-    weights = check_weights(sample_weight, n_rows)
-    return weights, np.ones(n_rows, np.bool_) if weights is None else weights > 0
-
-
-def _divided(
-    held: Flags,
-    all_weights: NDArray[np.float64] | None,
-    codes: NDArray[np.integer[Any]],
-    targets: NDArray[np.float64] | None = None,
-) -> tuple[HeldOut, NDArray[np.float64]]:
-    """Return the rows that are held out, and the weights of all rows for training: 0 there."""
-    rows = np.flatnonzero(held)
-    weights = np.ones(len(held)) if all_weights is None else all_weights.copy()
-    weights[rows] = 0.0
-    of_rows = (None if values is None else values[rows] for values in (all_weights, targets))
-    return HeldOut(rows, codes[rows], *of_rows), weights
-
-
-def _blocks(source: RowSource, rng: np.random.Generator) -> Flags:
+def _blocks(source: RowSource, rng: np.random.Generator) -> Mask:
     """Rows of some blocks, (n,); none where they had better be chosen one by one."""
     size = source.row_alignment
     n_blocks = -(-source.n_rows // size)
@@ -221,10 +189,10 @@ def _blocks(source: RowSource, rng: np.random.Generator) -> Flags:
 
 def _of_each_class(
     codes: NDArray[np.integer[Any]],
-    has_weight: Flags,
+    has_weight: Mask,
     classes: NDArray[Any],
     rng: np.random.Generator,
-) -> Flags:
+) -> Mask:
     """Rows of each class in the same share, (n,)."""
     held = np.zeros(len(codes), np.bool_)
     weighted = np.flatnonzero(has_weight)
@@ -281,7 +249,7 @@ def calibrate(
     shape = (rows.n_rows,) if model.rule is None else (rows.n_rows, values_per_row(model.rule, k))
     values = np.empty(shape)
 
-    def keep(part: slice, of_functions: NDArray[np.float64]) -> None:
+    def keep(part: slice, of_functions: F8) -> None:
         if model.rule is not None:
             of_functions = values_to_fit(of_functions, held_out.codes[part], model.rule, k)
         values[part] = of_functions

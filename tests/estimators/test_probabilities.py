@@ -29,7 +29,7 @@ from bigsvm.coupling import class_probabilities, fit_classes, values_to_fit
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, DataError, ParameterError
-from bigsvm.fit.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, held_out_for, hold_out
+from bigsvm.fit.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, held_out_for
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.parameters.checks import check_parameters
@@ -77,6 +77,10 @@ def store(make_store):
 def digits():
     images, labels = load_digits(return_X_y=True)
     return images[:1200] / 16, labels[:1200], images[1200:] / 16, labels[1200:]
+
+
+def hold_out(source, y, weights):
+    return held_out_for(TrainingParameters(calibration="sigmoid"), source, y, weights)
 
 
 def rows_held_out(source, y, weights=None):

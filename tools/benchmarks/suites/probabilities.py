@@ -95,9 +95,11 @@ def train(x: Any, codes: Codes, test: Any, given: dict[str, float], multiclass: 
     """Train on the rows that a calibration does not hold out."""
     import bigsvm
     from bigsvm.data.sources import as_row_source
-    from bigsvm.fit.held_out import hold_out
+    from bigsvm.fit.held_out import held_out_for
+    from bigsvm.parameters import TrainingParameters
 
-    held, weights = hold_out(as_row_source(x), codes, None)
+    calibrated = TrainingParameters(calibration="sigmoid")
+    held, weights = held_out_for(calibrated, as_row_source(x), codes, None)
     fitted = bigsvm.SVC(**given, multiclass=multiclass).fit(x, codes, weights)
     return Trained(
         fitted.model_.decision_function(x[held.rows]),
