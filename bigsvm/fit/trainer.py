@@ -66,6 +66,11 @@ class Trainer:
         Offset of the formulation.
     hooks : Hooks
         They may have the client of a cluster.
+
+    Attributes
+    ----------
+    workforce : Workforce or None
+        Workers that take part, while this is open; None without a cluster.
     """
 
     def __init__(
@@ -78,15 +83,10 @@ class Trainer:
         hooks: Hooks,
     ) -> None:
         self._parameters, self._kernel, self._hooks = parameters, kernel, hooks
-        self._workforce: Workforce | None = None
+        self.workforce: Workforce | None = None
         self._stack = ExitStack()
         threads = parameters.n_threads
         self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
-
-    @property
-    def workforce(self) -> Workforce | None:
-        """Workers that take part, while this is open; None without a cluster."""
-        return self._workforce
 
     @property
     def _certifies(self) -> bool:
@@ -98,7 +98,7 @@ class Trainer:
         """Make one with some of the threads, to be used at the same time as others of this one."""
         some = copy.copy(self)
         some._tiles = self._tiles.with_threads(threads)
-        some._workforce = None
+        some.workforce = None
         return some
 
     def share_out(
@@ -111,8 +111,8 @@ class Trainer:
         self._stack.enter_context(one_blas_thread())
         self._stack.enter_context(self._tiles)
         if self._hooks.client is not None:
-            self._workforce = workforce_of(self._hooks)
-            self._stack.callback(self._workforce.close)
+            self.workforce = workforce_of(self._hooks)
+            self._stack.callback(self.workforce.close)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -242,9 +242,9 @@ class Trainer:
             seed=parameters.seed, limits=limits, listener=listener, saver=saver,
         )  # fmt: skip
         executor = None
-        if self._workforce is not None:
+        if self.workforce is not None:
             executor = ClusterExecutor(
-                self._workforce, source, self._tiles, block_bytes=plan.block_bytes
+                self.workforce, source, self._tiles, block_bytes=plan.block_bytes
             )
         choice = choice_for(run, parameters, certify=self._certifies)
         return Decomposition(run, tol=parameters.tol, choice=choice, executor=executor).run()

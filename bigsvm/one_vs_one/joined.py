@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.one_vs_one.entries import REASONS
+from bigsvm.one_vs_one.entries import COUNTS, REASONS
 from bigsvm.training.result import Certificate, StopReason
 from bigsvm.votes import pair_classes
 
@@ -70,6 +70,8 @@ def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVs
     if reason is StopReason.CONVERGED:
         reason = next((other for other in REASONS[1:] if other in reasons), reason)
     support, coefficients = log.coefficients(n_rows)
+    counts: dict[str, Any] = {name: log.total(name) for name in COUNTS}
+    counts["n_support"] = len(support)
     certificate = Certificate(
         converged=reason is StopReason.CONVERGED,
         stop_reason=reason,
@@ -77,15 +79,7 @@ def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVs
         objective=_known(records["objective"].sum()),
         gap=_known(records["gap"].max()),
         duality_gap=_known(records["duality_gap"].sum()),
-        n_support=len(support),
-        n_bounded=log.total("n_bounded"),
-        n_sweeps=log.total("n_sweeps"),
-        n_iter=log.total("n_iter"),
-        n_kernel_evaluations=log.total("n_kernel_evaluations"),
-        row_misses=log.total("row_misses"),
-        row_reads=log.total("row_reads"),
-        n_working_sets=log.total("n_working_sets"),
-        rows_swept=log.total("rows_swept"),
+        **counts,
         bytes_read=log.bytes_read,
         seconds=log.seconds,
         seconds_by_phase=log.seconds_by_phase(),

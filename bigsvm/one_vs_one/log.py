@@ -141,6 +141,9 @@ class PairLog:
     Attributes
     ----------
     records : (n_pairs,) RECORD
+    n_finished : int
+    is_saved : bool
+        Whether nothing has finished since the last time it was saved.
     n_not_recomputed : int
         Pairs that an earlier process finished, and whose outputs were not computed again.
 
@@ -165,7 +168,7 @@ class PairLog:
         self.records["pair"], self.records["reason"] = np.arange(n_pairs), -1
         for name in UNKNOWN:
             self.records[name] = np.nan
-        self._n_finished, self.n_not_recomputed, self._most_bytes = 0, 0, most_bytes
+        self.n_finished, self.n_not_recomputed, self._most_bytes = 0, 0, most_bytes
         self._totals = dict.fromkeys(COUNTS, 0)
         self._phases = dict.fromkeys(PHASES, 0.0)
         # Arrays that grow: two of NumPy's for each of half a million pairs would take more.
@@ -174,9 +177,9 @@ class PairLog:
         content = PairsContent(n_pairs, source.n_rows)
         saved = checkpoint.latest(content) if checkpoint else None
         self._before = saved.values if saved else {"seconds": 0.0, "bytes_read": 0}
-        self._open = _pairs_of(saved) if saved else {}
+        self._open = divided(saved.arrays, saved.values) if saved else {}
         self._source, self._began = source, time.monotonic()
-        self._lock, self._is_saved = threading.RLock(), False
+        self._lock, self.is_saved = threading.RLock(), False
         if checkpoint:
             self._path, self._length = checkpoint.directory / NAME, 0
             self._seed = checkpoint.seed
@@ -188,11 +191,6 @@ class PairLog:
     # -- what is known ---------------------------------------------------------------------------
 
     @property
-    def n_finished(self) -> int:
-        """Number of pairs that are finished."""
-        return self._n_finished
-
-    @property
     def seconds(self) -> float:
         """Seconds of training so far, with those of earlier processes."""
         return float(self._before["seconds"]) + time.monotonic() - self._began
@@ -201,11 +199,6 @@ class PairLog:
     def bytes_read(self) -> int:
         """Bytes of rows read so far, by earlier processes too."""
         return int(self._before["bytes_read"]) + self._source.bytes_read
-
-    @property
-    def is_saved(self) -> bool:
-        """Whether nothing has finished since the last time it was saved."""
-        return self._is_saved
 
     @property
     def in_progress(self) -> tuple[int, ...]:
@@ -261,9 +254,9 @@ class PairLog:
             body = self._take_in(number, solved)
             if self._checkpoint:
                 self._pending += head_of(body, self._seed) + body
-            self._n_finished += 1
+            self.n_finished += 1
             self._open.pop(number, None)
-            self._is_saved = False
+            self.is_saved = False
 
     def leave(self, number: int, solved: Solved) -> None:
         """Add the result of an unfinished pair, whose state has been saved."""
@@ -303,7 +296,7 @@ class PairLog:
             finally:
                 if not keeps:
                     self._open.pop(number, None)
-            self._is_saved = True
+            self.is_saved = True
             return generation
 
     # -- in between ------------------------------------------------------------------------------
@@ -324,7 +317,7 @@ class PairLog:
             "gap": max(float(np.nanmax(self.records["gap"], initial=0.0)), *gaps, 0.0),
             "objective": float(np.nansum(self.records["objective"])),
             "n_pairs": len(self.records),
-            "n_finished": self._n_finished,
+            "n_finished": self.n_finished,
             "pairs": list(self._open),
             "of_pairs": in_progress,
         }
@@ -379,7 +372,7 @@ class PairLog:
                 number = entry.number
                 self.records[number] = entry.record
                 self._keep(number, entry.rows.tobytes(), entry.coefficients.tobytes())
-                self._n_finished += 1
+                self.n_finished += 1
                 self.n_not_recomputed += check is None or number not in check.recomputed
                 self._open.pop(number, None)  # the log may know more than the generation
                 self._length += HEAD.itemsize + len(body)
@@ -476,11 +469,3 @@ class Slot:
         if not self._copies:
             return state
         return state._replace(arrays={name: array.copy() for name, array in state.arrays.items()})
-
-
-def _pairs_of(saved: Generation) -> dict[int, Generation]:
-    """Divide a generation into the pairs that were in progress."""
-    return {
-        number: Generation(saved.number, arrays, values)
-        for number, arrays, values in divided(saved.arrays, saved.values)
-    }

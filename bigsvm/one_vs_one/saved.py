@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.declared import AMOUNT, check_fields
 from bigsvm.errors import CheckpointError
 from bigsvm.training.check_saved import Sizes, check_state
+from bigsvm.training.checkpoint import Generation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -59,28 +60,23 @@ class PairsContent:
         if len(set(numbers)) != len(numbers) or len(numbers) != len(values["of_pairs"]):
             raise ValueError("pairs in progress have not one state each")
         n_arrays = 0
-        for number, own, count in divided(arrays, values):
-            n_arrays += len(own)
+        for number, state in divided(arrays, values).items():
+            n_arrays += len(state.arrays)
             try:
-                check_state(own, count, self._sizes)
+                check_state(state.arrays, state.values, self._sizes)
             except ValueError as error:
                 raise ValueError(f"of pair {number}, {error}") from None
         if n_arrays != len(arrays):
             raise ValueError("there are arrays of pairs that are not in progress")
 
 
-def divided(
-    arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]
-) -> Iterator[tuple[int, dict[str, NDArray[Any]], dict[str, Any]]]:
-    """Yield the number of each pair in progress, its own arrays, and its counters."""
+def divided(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> dict[int, Generation]:
+    """Return the state of each pair in progress: its own arrays, and its counters."""
+    found = {}
     for number, own in zip(values["pairs"], values["of_pairs"], strict=True):
         start = f"{number}."
-        yield (
-            number,
-            {
-                name.removeprefix(start): array
-                for name, array in arrays.items()
-                if name.startswith(start)
-            },
-            own,
+        names = [name for name in arrays if name.startswith(start)]
+        found[number] = Generation(
+            0, {name.removeprefix(start): arrays[name] for name in names}, own
         )
+    return found

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import F8
     from bigsvm.declared import Kind
     from bigsvm.duals.dual import Dual
 
@@ -156,9 +155,9 @@ class RunContent:
         if values["phase"] == Phase.SEARCH:
             if self._dual.searched is None:
                 raise ValueError("it is a search for a ball, which this problem is not")
-            fault = self._dual.infeasible(
-                _signed(self._dual, arrays), rows=arrays["core"], adds_up=False
-            )
+            rows, zeros = arrays["core"], np.zeros(len(arrays["core"]))
+            signed = self._dual.gradient(zeros, zeros, rows) * arrays["weights"]
+            fault = self._dual.infeasible(signed, rows=rows, adds_up=False)
         else:
             fault = self._fault_of(RowState(**arrays), Counters(**values))
         if fault:
@@ -166,7 +165,8 @@ class RunContent:
 
     def _fault_of(self, state: RowState, count: Counters) -> str:
         """Describe what is wrong with the points of a state; an empty string if nothing is."""
-        if not self._knows_last(state):
+        sets = state.set_sizes.tolist() if len(state.set_sizes) else None
+        if not self._dual.knows_last(state.pair, len(state.working), sets=sets):
             return "pair does not fit the working set"
         if state.alpha[count.scope :].any():
             return f"rows from {count.scope} on, which take no part yet, have an alpha"
@@ -180,18 +180,6 @@ class RunContent:
             if fault := self._dual.infeasible(alpha[: count.scope], adds_up=adds_up):
                 return fault
         return ""
-
-    def _knows_last(self, state: RowState) -> bool:
-        sets = state.set_sizes.tolist() if len(state.set_sizes) else None
-        return self._dual.knows_last(state.pair, len(state.working), sets=sets)
-
-
-def _signed(dual: Dual[Any], arrays: Mapping[str, NDArray[Any]]) -> F8:
-    """Weights of a core set, multiplied by the signs of their rows."""
-    rows = arrays["core"]
-    zeros = np.zeros(len(rows))
-    signed: F8 = dual.gradient(zeros, zeros, rows) * arrays["weights"]
-    return signed
 
 
 def check_state(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], sizes: Sizes) -> None:

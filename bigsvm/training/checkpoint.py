@@ -160,9 +160,6 @@ class Checkpoint:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _generations(self) -> list[tuple[int, Path]]:
-        return generations_in(self.directory)
-
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
         """Write a new generation and drop all but the one before it; returns its number.
 
@@ -177,7 +174,7 @@ class Checkpoint:
         part = self.directory / ".generation-new"
         try:
             (self.directory / ENDED).unlink(missing_ok=True)
-            held = self._generations()
+            held = generations_in(self.directory)
             number = held[0][0] + 1 if held else 1
             final = self.directory / f"generation-{number:08d}"
             part.mkdir()
@@ -207,7 +204,9 @@ class Checkpoint:
             sync_directory(part)
             os.rename(part, final)
             sync_directory(self.directory)
-            whole = [path for _, path in self._generations() if path not in self._damaged]
+            whole = [
+                path for _, path in generations_in(self.directory) if path not in self._damaged
+            ]
             in_use = set() if self._copy is None else self._copy.in_use()
             for old in (*whole[KEPT:], *self._damaged):
                 if old not in in_use:
@@ -269,7 +268,7 @@ class Checkpoint:
             self._take_newer_from(self._copy)
             self._has_looked = True
         try:
-            generations = self._generations()
+            generations = generations_in(self.directory)
         except OSError as error:
             raise CheckpointError(f"cannot read {self.directory}: {error}") from error
         for number, path in generations:
@@ -303,7 +302,7 @@ class Checkpoint:
         StoreError
             The copy cannot be reached.
         """
-        here = self._generations()
+        here = generations_in(self.directory)
         newest = here[0][0] if here else 0
         damage = []
         for number, name in copy.generations():
