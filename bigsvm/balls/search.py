@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.duals.ball import BallDual
     from bigsvm.duals.dual import Dual
     from bigsvm.gram import KernelTiles
+    from bigsvm.parameters import TrainingParameters
     from bigsvm.training.saving import Saver
 
 FIRST_POINTS = 20
@@ -65,17 +66,11 @@ class Search(ABC):
         See `bigsvm.balls.random_rows` for how rows are drawn from it.
     tiles : KernelTiles
         With the offset of the dual's formulation.
-    ball_tol : float
-        ε: a point is outside if it is farther from the centre than (1 + ε) times the radius.
-    sampling : int, float or "all"
-        Rows of a sample, or the share of all rows.
-    certify : bool
-        Whether full sweeps follow, which do better than a search for very many points.
+    parameters : TrainingParameters
+        A point is outside if it is farther from the centre than (1 + `ball_tol`) times the radius.
+        If full sweeps follow (`certify`), these do better than a search for very many points.
     limits, listener, saver
         As `Decomposition` has them.
-    empty_samples : int
-        Samples without a point outside, one after the other, that end a search that takes a step
-        for each sample.
     """
 
     core: CoreSet
@@ -86,29 +81,24 @@ class Search(ABC):
         dual: BallDual,
         tiles: KernelTiles,
         plan: TrainingPlan,
+        parameters: TrainingParameters,
         *,
-        ball_tol: float,
-        sampling: float | str,
-        certify: bool,
-        seed: int,
         limits: Limits,
         listener: events.Listener = events.ignore,
         saver: Saver,
-        empty_samples: int = 1,
-        first_points: FirstPoints = FirstPoints.RANDOM,
     ) -> None:
         self._source, self._dual, self._tiles, self._plan = source, dual, tiles, plan
-        self._tol, self._listener = ball_tol, listener
-        self._saver = saver
-        self._sample = sample_size(sampling, source.n_rows)
-        self._seed, self._certify = seed, certify
-        self._empty_samples, self._first_points = empty_samples, first_points
+        self._listener, self._saver = listener, saver
+        self._tol, self._seed = parameters.ball_tol, parameters.seed
+        self._sample = sample_size(parameters.sampling, source.n_rows)
+        self._certify, self._empty_samples = parameters.certify, parameters.empty_samples
+        self._begins_with_pair = FirstPoints(parameters.first_points) is FirstPoints.PAIR
         of_core = self._plan_of_core(plan)
         capacity, self._most_drawn = self._most_points(of_core, tiles), 0
         in_order = self._sample >= source.n_rows
         if source.row_alignment > 1 and not (source.is_shuffled or in_order):
             capacity, self._most_drawn = share_with_drawn(capacity, of_core, source)
-        if certify:
+        if parameters.certify:
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
         self.core = self._make_core(of_core, tiles, capacity)
@@ -245,7 +235,7 @@ class Search(ABC):
     def _first_rows(self, rows: RandomRows) -> tuple[I8, Rows]:
         """Choose the first points, (q,) ascending, and read them."""
         rng, source = np.random.default_rng(self._seed), self._source
-        if self._first_points is FirstPoints.PAIR:
+        if self._begins_with_pair:
             return self._pair(rng, rows)
         formulation, n = self._dual.formulation, source.n_rows
         weighted = formulation.movable_by_class()

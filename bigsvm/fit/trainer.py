@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from bigsvm.balls.search import ENDS, FirstPoints, Search
+from bigsvm.balls.search import ENDS, Search
 from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.executor import Exact, Products
@@ -144,13 +144,7 @@ class Trainer:
         ball = dual.searched
         searches = not dual.in_float64 and start is None
         if ball and searches and Search.is_next(saver, dual, source.n_rows):
-            search = search_of(ball.solver)(
-                source, dual, self._tiles, plan,
-                ball_tol=parameters.ball_tol, sampling=parameters.sampling,
-                empty_samples=parameters.empty_samples,
-                first_points=FirstPoints(parameters.first_points),
-                certify=parameters.certify, seed=parameters.seed, **control,
-            )  # fmt: skip
+            search = search_of(ball.solver)(source, dual, self._tiles, plan, parameters, **control)
             reason = search.run()
             # Far points fill a core set first, and do not make a model by themselves.
             goes_on = reason is StopReason.CORE_FULL or (parameters.certify and reason in ENDS)

@@ -16,6 +16,7 @@ from bigsvm.fit.choices import choice_of
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.papers.stepwise import search_of
+from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import StopReason
@@ -188,10 +189,16 @@ class Ball:
             self.kernel, centre=centre, threads=1, dtype=dtype, offset=self.dual.formulation.offset
         )
 
-    def search(self, *, limits=None, checkpoint=None, tiles=None, certify=False, **options):
+    def search(
+        self, *, limits=None, checkpoint=None, tiles=None, certify=False, empty_samples=1,
+        first_points="random", **options,
+    ):  # fmt: skip
+        parameters = TrainingParameters(
+            **self._search, certify=certify, empty_samples=empty_samples, first_points=first_points
+        )
         return search_of(self.dual.solver)(
-            self.source, self.dual, tiles or self.tiles(), self.plan, **self._search,
-            certify=certify, limits=limits or Limits(), **saved(checkpoint=checkpoint, **options),
+            self.source, self.dual, tiles or self.tiles(), self.plan, parameters,
+            limits=limits or Limits(), **saved(checkpoint=checkpoint, **options),
         )  # fmt: skip
 
     def train(self, *, limits=None, checkpoint=None, certify=True, **options):
