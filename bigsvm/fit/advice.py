@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8, I8
-    from bigsvm.data.row_source import RowSource
+    from bigsvm.fit.problem import Given
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
 
@@ -157,16 +157,9 @@ class Facts(NamedTuple):
     distance: float = np.nan
 
 
-def sample_of(
-    source: RowSource,
-    labels: NDArray[Any] | None,
-    weights: F8 | None,
-    parameters: TrainingParameters,
-) -> Sample | None:
-    """Choose the rows to look at after the run; None if there are too few.
-
-    The arguments are those of `train_model`, checked.
-    """
+def sample_of(given: Given) -> Sample | None:
+    """Choose the rows to look at after the run; None if there are too few."""
+    source, labels, weights, parameters, *_ = given
     weighted = None if weights is None else np.flatnonzero(weights)
     n_rows = source.n_rows if weighted is None else len(weighted)
     if n_rows < LEAST_ROWS:

@@ -5,7 +5,7 @@ Rows have their variables to themselves, and equal rows stay apart: their labels
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,14 +23,11 @@ from bigsvm.working_sets.choice import DIRECT_ROWS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
-    from bigsvm.fit.problem import Classes
+    from bigsvm.fit.problem import Classes, Given
     from bigsvm.fit.reduction import RunResources
-    from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
-    from bigsvm.training.events import Hooks
     from bigsvm.training.result import TrainingResult
 
 ROW_BYTES = 12
@@ -40,30 +37,18 @@ ORDER_BYTES = 32
 
 
 class CrammerSingerReduction:
-    """One problem of all classes; the arguments are those of `train_model`, checked.
+    """One problem of all classes."""
 
-    Raises
-    ------
-    ParameterError, DataError
-    """
-
-    def __init__(
-        self,
-        source: RowSource,
-        labels: NDArray[Any] | None,
-        sample_weight: F8 | None,
-        parameters: TrainingParameters,
-        hooks: Hooks,
-        start: KernelExpansion | None = None,
-    ) -> None:
-        self._parameters, self._start = parameters, start
-        self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
-        classes = find_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
-        check_has_others(parameters, source.n_rows)
+    def __init__(self, given: Given) -> None:
+        parameters = given.parameters
+        self._parameters, self._start = parameters, given.start
+        self.held_out, given = held_out_for(given)
+        classes = find_classes(given)
+        check_has_others(parameters, given.source.n_rows)
         self._problem = make_crammer_singer(parameters, classes)
         self.classes, self.class_weight = classes.labels.tolist(), classes.class_weight.tolist()
         self.name = self.rule = self._problem.name
-        self.offset, self.sample_weight = self._problem.offset, sample_weight
+        self.offset, self.sample_weight = self._problem.offset, given.sample_weight
 
     def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
         n, k = source.n_rows, self._problem.n_classes

@@ -20,7 +20,7 @@ from bigsvm.errors import CheckpointError
 from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.one_vs_rest import FunctionsReduction
-from bigsvm.fit.problem import are_many_classes, make_problem
+from bigsvm.fit.problem import Given, are_many_classes, make_problem
 from bigsvm.fit.reduction import ModelFunctions
 from bigsvm.fit.train import model_of, run_problems
 from bigsvm.parameters.checks import check_parameters
@@ -166,7 +166,9 @@ def train_together(
     if source.is_sparse:
         source, numbering = narrowed(source)
     fits = _Folds(source.n_rows, labels, sample_weights, parameters, start)
-    samples = [sample_of(source, labels, weights, parameters) for weights in sample_weights]
+    samples = [
+        sample_of(Given(source, labels, weights, parameters, hooks)) for weights in sample_weights
+    ]
     trained = run_problems(fits, source, parameters, hooks)
     models = [
         advised(

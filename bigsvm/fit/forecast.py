@@ -23,6 +23,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
 from bigsvm.fit.left_out import leave_out
 from bigsvm.fit.one_vs_one import OneVsOneReduction
+from bigsvm.fit.problem import Given
 from bigsvm.fit.train import reduction_of, train_model
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
@@ -251,7 +252,7 @@ def projected_parts(
     if left_out is not None:
         labels, parameters = left_out.labels, left_out.parameters
     source, _ = narrowed(source)
-    reduction = make_reduction(source, labels, sample_weight, parameters, hooks, None)
+    reduction = make_reduction(Given(source, labels, sample_weight, parameters, hooks))
     return reduction.plan(source)[1].projected
 
 

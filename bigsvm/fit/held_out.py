@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8, Mask
     from bigsvm.calibration import Calibration
     from bigsvm.data.row_source import RowSource
+    from bigsvm.fit.problem import Given
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
@@ -83,39 +84,27 @@ class HeldOut(NamedTuple):
         )
 
 
-def held_out_for(
-    parameters: TrainingParameters, source: RowSource, labels: NDArray[Any] | None, given: F8 | None
-) -> tuple[HeldOut | None, F8 | None]:
+def held_out_for(given: Given) -> tuple[HeldOut | None, Given]:
     """Hold rows out if the parameters ask for a calibration; the choice depends on the data alone.
 
     Where rows in random order are read in blocks, whole blocks are held out, so that the
     calibration reads nothing else. Otherwise rows are chosen at random, of each class in the same
     share, also if the blocks would hold all rows of a class or none, or few rows with a weight.
 
-    Parameters
-    ----------
-    labels : (n,) array or None
-        Labels of two classes or more, or targets; none for one class.
-    given : (n,) float64 or None
-        Weights.
-
-    Returns
-    -------
-    held_out : HeldOut or None
-    weights : (n,) float64 or None
-        Weights for training: 0 for the rows held out.
+    Also returns what to train from: the weights of the rows held out are 0.
 
     Raises
     ------
     DataError
         There are too few rows, or too few of a class.
     """
+    source, labels, parameters = given.source, given.labels, given.parameters
     if parameters.calibration is None:
         return None, given
     learns, n_rows = traits_of(parameters.formulation).learns, source.n_rows
     if learns == "classes" and labels is None:
         raise DataError("a calibration needs a label for each row")
-    weights = check_weights(given, n_rows)
+    weights = check_weights(given.sample_weight, n_rows)
     has_weight = np.ones(n_rows, np.bool_) if weights is None else weights > 0
     rng, targets = np.random.default_rng(SEED), None
     codes: NDArray[np.integer[Any]] = np.zeros(n_rows, np.int8)
@@ -142,7 +131,7 @@ def held_out_for(
     of_rows = (None if values is None else values[rows] for values in (weights, targets))
     left = np.ones(n_rows) if weights is None else weights.copy()
     left[rows] = 0.0
-    return HeldOut(rows, codes[rows], *of_rows), left
+    return HeldOut(rows, codes[rows], *of_rows), given._replace(sample_weight=left)
 
 
 def recorded_calibration(

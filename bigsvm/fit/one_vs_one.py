@@ -28,42 +28,21 @@ from bigsvm.training import events
 from bigsvm.votes import pair_classes, support_classes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
+    from bigsvm.fit.problem import Given
     from bigsvm.fit.reduction import RunResources
-    from bigsvm.models import KernelExpansion
     from bigsvm.one_vs_one.joined import OneVsOne
-    from bigsvm.parameters import TrainingParameters
-    from bigsvm.training.events import Hooks
 
 
 class OneVsOneReduction:
-    """A problem for each pair of classes; the arguments are those of `train_model`, checked.
+    """A problem for each pair of classes; the limits are those of all pairs together."""
 
-    The limits are those of all pairs together.
-
-    Raises
-    ------
-    ParameterError, DataError
-    """
-
-    def __init__(
-        self,
-        source: RowSource,
-        labels: NDArray[Any] | None,
-        sample_weight: F8 | None,
-        parameters: TrainingParameters,
-        hooks: Hooks,
-        start: KernelExpansion | None = None,
-    ) -> None:
-        refuse_start(start)
-        self._parameters = parameters
-        self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
-        self._problem = ClassPairs(source, labels, sample_weight, parameters, hooks.listener)
-        self.rule = parameters.multiclass
+    def __init__(self, given: Given) -> None:
+        refuse_start(given.start)
+        self._parameters, self.rule = given.parameters, given.parameters.multiclass
+        self.held_out, given = held_out_for(given)
+        self._problem = ClassPairs(given)
         self.classes = self._problem.classes.tolist()
         self.class_weight = self._problem.class_weight.tolist()
         self.sample_weight = self._problem.weights

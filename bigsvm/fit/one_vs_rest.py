@@ -39,17 +39,13 @@ from bigsvm.training.result import finite_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
-    from bigsvm.fit.problem import Classes
+    from bigsvm.fit.problem import Classes, Given
     from bigsvm.fit.reduction import RunResources
     from bigsvm.fit.variables import DecisionFunction
-    from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
-    from bigsvm.training.events import Hooks
     from bigsvm.training.result import KnownPoint, TrainingResult
 
 SomeFunctions = TypeVar("SomeFunctions", bound=Functions)
@@ -147,30 +143,19 @@ def _results_of(trained: Functions, result: TrainingResult) -> Iterator[Training
 
 
 class OneVsRestReduction(FunctionsReduction[OneVsRest]):
-    """One problem for each class, in one run; the arguments are those of `train_model`, checked.
+    """One problem for each class, in one run.
 
     The L2-SVM is trained without a search among samples, so `solver` and `sampling` are not used.
-
-    Raises
-    ------
-    ParameterError, DataError
     """
 
     rule = "ovr"
 
-    def __init__(
-        self,
-        source: RowSource,
-        labels: NDArray[Any] | None,
-        sample_weight: F8 | None,
-        parameters: TrainingParameters,
-        hooks: Hooks,
-        start: KernelExpansion | None = None,
-    ) -> None:
-        refuse_start(start)
-        self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
-        classes = find_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
-        check_has_others(parameters, source.n_rows)
+    def __init__(self, given: Given) -> None:
+        refuse_start(given.start)
+        parameters = given.parameters
+        self.held_out, given = held_out_for(given)
+        classes = find_classes(given)
+        check_has_others(parameters, given.source.n_rows)
         for name in ("shrinking", "rows_at_once"):
             if getattr(parameters, name):
                 raise ParameterError(

@@ -22,7 +22,6 @@ from bigsvm.gram.tiles import value_seconds
 from bigsvm.one_vs_one.entries import RECORD
 from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT, Solved
 from bigsvm.one_vs_one.small import MOST_BYTES
-from bigsvm.training import events
 from bigsvm.working_sets.choice import LARGEST_SET
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.duplicates import Indices
-    from bigsvm.data.row_source import RowSource
     from bigsvm.duals.formulations import Classification
+    from bigsvm.fit.problem import Given
     from bigsvm.fit.trainer import Trainer
     from bigsvm.one_vs_one.class_rows import ClassRows, PairRows
     from bigsvm.parameters import TrainingParameters
@@ -61,13 +60,6 @@ CHOICE_BYTES = 32
 class ClassPairs:
     """The problems of all pairs, checked.
 
-    Parameters
-    ----------
-    source, labels, sample_weight, parameters
-        As `train_model` has them.
-    listener : callable
-        Informed if there are very many classes.
-
     Attributes
     ----------
     classes : (k,) array
@@ -90,18 +82,9 @@ class ClassPairs:
     offset: float
     chosen: dict[str, Any]
 
-    def __init__(
-        self,
-        source: RowSource,
-        labels: NDArray[Any] | None,
-        sample_weight: NDArray[np.float64] | None,
-        parameters: TrainingParameters,
-        listener: events.Listener = events.ignore,
-    ) -> None:
-        self._parameters = parameters
-        self.classes, self.codes, self.weights, self.class_weight = find_classes(
-            parameters, source.n_rows, labels, sample_weight, listener
-        )
+    def __init__(self, given: Given) -> None:
+        self._parameters = given.parameters
+        self.classes, self.codes, self.weights, self.class_weight = find_classes(given)
 
     def among(self, weights: NDArray[np.float64] | None) -> ClassPairs:
         """Return the same problems over some of the rows, renumbered, which have these weights."""

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
+    from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.formulations import Classification
+    from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
 
 LARGEST_TARGET = LARGEST / 8
@@ -213,6 +216,17 @@ def label_array(classes: Any) -> NDArray[Any]:
     return np.asarray(classes, np.uint64 if unsigned else None)
 
 
+class Given(NamedTuple):
+    """What a model is trained from, as `train_model` takes it."""
+
+    source: RowSource
+    labels: NDArray[Any] | None
+    sample_weight: F8 | None
+    parameters: TrainingParameters
+    hooks: events.Hooks
+    start: KernelExpansion | None = None
+
+
 class Classes(NamedTuple):
     """Labels of many classes, checked, and the weights that come with them.
 
@@ -257,25 +271,20 @@ def check_every_class(
             raise DataError(f"no row of class {label!r} has a positive weight; leave its rows out")
 
 
-def find_classes(
-    parameters: TrainingParameters,
-    n_rows: int,
-    labels: NDArray[Any] | None,
-    sample_weight: NDArray[np.float64] | None,
-    listener: events.Listener = events.ignore,
-) -> Classes:
+def find_classes(given: Given) -> Classes:
     """Find the classes and their weights; the listener is informed if there are very many.
 
     Raises
     ------
     DataError, ParameterError
     """
-    if labels is None:
+    parameters, n_rows = given.parameters, given.source.n_rows
+    if given.labels is None:
         raise DataError(f"{parameters.formulation} needs a label for each row")
-    weights = check_weights(sample_weight, n_rows)
-    classes, codes = encode_classes(labels, n_rows)
+    weights = check_weights(given.sample_weight, n_rows)
+    classes, codes = encode_classes(given.labels, n_rows)
     if n_rows > FEW_ROWS and len(classes) > round(n_rows / 2):
-        listener(events.ManyClasses(len(classes), n_rows))
+        given.hooks.listener(events.ManyClasses(len(classes), n_rows))
     counted = codes if weights is None else codes[weights > 0]
     return Classes(
         classes, codes, weights, class_weights(parameters.class_weight, classes, counted)

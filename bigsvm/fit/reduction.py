@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.fit.fingerprint import Recorded
     from bigsvm.fit.held_out import HeldOut
+    from bigsvm.fit.problem import Given
     from bigsvm.fit.trainer import Trainer
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -34,17 +35,7 @@ if TYPE_CHECKING:
     from bigsvm.training.events import Hooks
     from bigsvm.training.result import Certificate
 
-    MakeReduction: TypeAlias = Callable[
-        [
-            RowSource,
-            NDArray[Any] | None,
-            F8 | None,
-            TrainingParameters,
-            Hooks,
-            KernelExpansion | None,
-        ],
-        "Reduction[Any]",
-    ]
+    MakeReduction: TypeAlias = Callable[[Given], "Reduction[Any]"]
 
 SHRINKING_BYTES = 50
 """Bytes of a row in a working set that rows leave: alpha and gradient of up to two variables,

@@ -21,17 +21,14 @@ from bigsvm.fit.variables import Variables, decision_of, make_variables
 from bigsvm.parameters.formulations import BALLS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.crammer_singer import CrammerSinger
+    from bigsvm.fit.problem import Given
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion
-    from bigsvm.parameters import TrainingParameters
-    from bigsvm.training.events import Hooks
     from bigsvm.training.result import TrainingResult
 
 
@@ -96,31 +93,20 @@ def alpha_of(
 
 
 class SingleReduction:
-    """A problem that is trained as it is; the arguments are those of `train_model`.
-
-    Raises
-    ------
-    ParameterError, DataError
-    """
+    """A problem that is trained as it is."""
 
     rule = None
 
-    def __init__(
-        self,
-        source: RowSource,
-        labels: NDArray[Any] | None,
-        sample_weight: F8 | None,
-        parameters: TrainingParameters,
-        hooks: Hooks,
-        start: KernelExpansion | None = None,
-    ) -> None:
-        self._parameters, self._start = parameters, start
-        self.held_out = None
+    def __init__(self, given: Given) -> None:
+        parameters, n_rows = given.parameters, given.source.n_rows
+        self._parameters, self._start, self.held_out = parameters, given.start, None
         if parameters.calibration is not None:
-            self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
-        self.classes, self._problem = make_problem(parameters, source.n_rows, labels, sample_weight)
+            self.held_out, given = held_out_for(given)
+        self.classes, self._problem = make_problem(
+            parameters, n_rows, given.labels, given.sample_weight
+        )
         if parameters.formulation not in BALLS:
-            check_has_others(parameters, source.n_rows)
+            check_has_others(parameters, n_rows)
         self.name, self.offset = self._problem.name, self._problem.offset
         self.sample_weight = self._problem.sample_weight
         self.class_weight: tuple[float, ...] | None = getattr(self._problem, "class_weight", None)

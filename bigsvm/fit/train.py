@@ -18,7 +18,7 @@ from bigsvm.fit.held_out import calibrate
 from bigsvm.fit.left_out import leave_out
 from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.one_vs_rest import OneVsRestReduction
-from bigsvm.fit.problem import are_many_classes
+from bigsvm.fit.problem import Given, are_many_classes
 from bigsvm.fit.reduction import Result, RunResources
 from bigsvm.fit.sampling import drawn_for, of_all_rows
 from bigsvm.fit.single import SingleReduction
@@ -100,11 +100,9 @@ def train_model(
     if drawn is not None:
         source, labels, sample_weight = drawn, drawn.of(labels), drawn.of(sample_weight)
     # Only `train_by` holds the labels from here on: 8 bytes a row that the budget does not count.
-    last_reference = [labels]
+    last_reference = [Given(source, labels, sample_weight, parameters, hooks, start)]
     del labels
-    model = train_by(
-        make_reduction, source, last_reference.pop(), sample_weight, parameters, hooks, start
-    )
+    model = train_by(make_reduction, last_reference.pop())
     if drawn is not None:
         model = of_all_rows(model, drawn)
     if left_out is not None:
@@ -124,22 +122,11 @@ def reduction_of(parameters: TrainingParameters, labels: NDArray[Any] | None) ->
     return SingleReduction
 
 
-def train_by(
-    make_reduction: MakeReduction,
-    source: RowSource,
-    labels: NDArray[Any] | None,
-    sample_weight: F8 | None,
-    parameters: TrainingParameters,
-    hooks: Hooks,
-    start: KernelExpansion | None = None,
-) -> KernelExpansion:
-    """Train a model by a reduction; its columns are numbered as in `source`.
-
-    The arguments are those of `train_model`, checked.
-    """
-    reduction = make_reduction(source, labels, sample_weight, parameters, hooks, start)
-    sample = sample_of(source, labels, sample_weight, parameters)
-    del labels, sample_weight
+def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
+    """Train a model by a reduction; its columns are numbered as in the source."""
+    source, parameters, hooks = given.source, given.parameters, given.hooks
+    reduction, sample = make_reduction(given), sample_of(given)
+    del given
     trained = run_problems(reduction, source, parameters, hooks)
     with unchecked():  # a run that was interrupted has a model too
         model = model_of(

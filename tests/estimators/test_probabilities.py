@@ -30,6 +30,7 @@ from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, DataError, ParameterError
 from bigsvm.fit.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, held_out_for
+from bigsvm.fit.problem import Given
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.parameters.checks import check_parameters
@@ -79,8 +80,11 @@ def digits():
     return images[:1200] / 16, labels[:1200], images[1200:] / 16, labels[1200:]
 
 
-def hold_out(source, y, weights):
-    return held_out_for(TrainingParameters(calibration="sigmoid"), source, y, weights)
+def hold_out(source, y, weights, **parameters):
+    """Rows held out, and the weights of all rows for training."""
+    parameters = TrainingParameters(**{"calibration": "sigmoid", **parameters})
+    held, rest = held_out_for(Given(source, y, weights, parameters, Hooks()))
+    return held, rest.sample_weight
 
 
 def rows_held_out(source, y, weights=None):
@@ -629,8 +633,8 @@ class TestOneClass:
         weights = np.random.default_rng(0).integers(0, 3, len(X)).astype(float)
         detector = bigsvm.OneClassSVM(nu=0.2, gamma=0.05, calibration="density")
         detector.fit(X, sample_weight=weights)
-        parameters = TrainingParameters(formulation="one-class", nu=0.2, calibration="density")
-        held, rest = held_out_for(parameters, as_row_source(X), None, weights)
+        parameters = {"formulation": "one-class", "nu": 0.2, "calibration": "density"}
+        held, rest = hold_out(as_row_source(X), None, weights, **parameters)
         assert (weights[held.rows] > 0).all()
         assert not np.isin(held.rows, detector.support_).any()
         other = bigsvm.OneClassSVM(nu=0.2, gamma=0.05).fit(X, sample_weight=rest)
@@ -665,8 +669,8 @@ class TestRegression:
         y = np.sin(X[:, 0]) + rng.laplace(scale=0.2, size=800)
         regression = make(C=10, gamma=1.0, calibration="laplace").fit(X, y)
         assert regression.noise_scale_ == pytest.approx(0.2, rel=0.3)
-        parameters = TrainingParameters(formulation="eps-svr", calibration="laplace")
-        held, weights = held_out_for(parameters, as_row_source(X), y, None)
+        parameters = {"formulation": "eps-svr", "calibration": "laplace"}
+        held, weights = hold_out(as_row_source(X), y, None, **parameters)
         np.testing.assert_array_equal(held.targets, y[held.rows])
         rest = make(C=10, gamma=1.0).fit(X, y, weights)
         expected = fit_laplace(y[held.rows] - rest.predict(X[held.rows]))

@@ -18,8 +18,10 @@ from bigsvm.data.views import ScaledRows
 from bigsvm.duals.formulations import CSVC
 from bigsvm.fit.gamma import mean_distance
 from bigsvm.fit.held_out import held_out_for
+from bigsvm.fit.problem import Given
 from bigsvm.fit.variables import make_variables
 from bigsvm.parameters import TrainingParameters
+from bigsvm.training.events import Hooks
 from bigsvm.working_sets.choice import FIRST_SCOPE
 
 N_ROWS, N_COLUMNS, N_CLUSTERS = 100_000, 10, 40
@@ -207,7 +209,7 @@ def test_rows_held_out_are_a_tenth_of_every_part_of_the_input(kind, sources):
     original = source.original_rows()
     _, y = sorted_rows()
     given = TrainingParameters(calibration="sigmoid")
-    held, _ = held_out_for(given, source, y[original], None)
+    held, _ = held_out_for(Given(source, y[original], None, given, Hooks()))
     counts = np.bincount(original[held.rows] * N_CLUSTERS // N_ROWS, minlength=N_CLUSTERS)
     expected = N_ROWS / 10 / N_CLUSTERS
     # Blocks of a store are a tenth of all only nearly.

@@ -8,7 +8,9 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.fit import advice
 from bigsvm.fit.advice import Facts, sample_of, sentences
+from bigsvm.fit.problem import Given
 from bigsvm.parameters import TrainingParameters
+from bigsvm.training.events import Hooks
 
 HELD = Facts("classes", C=1e-5, skill=0.0, others=0.4, one_class=True, spread=1e-3)
 TARGETS = Facts("targets", C=1.0, skill=0.1, bounded=1.0, spread=3.0, target_spread=80.0)
@@ -75,7 +77,7 @@ def test_no_more_is_said_than_can_be_followed_at_once():
 
 def sample(labels, weights=None, **parameters):
     source = as_row_source(np.zeros((len(labels), 2), np.float32))
-    return sample_of(source, labels, weights, TrainingParameters(**parameters))
+    return sample_of(Given(source, labels, weights, TrainingParameters(**parameters), Hooks()))
 
 
 def test_rare_classes_are_in_the_sample():

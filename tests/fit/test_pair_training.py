@@ -16,6 +16,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.pair_problems import Budget, ClassPairs
 from bigsvm.fit.pair_training import PairTraining
+from bigsvm.fit.problem import Given
 from bigsvm.gram.team import Team
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.parameters import TrainingParameters
@@ -112,7 +113,7 @@ class TestNumberOfLanes:
         def count(n_rows=2000, alignment=1, **given):
             parameters = TrainingParameters(**{"threads": 4, "gamma": 1.0, **given})
             source = as_row_source(X)
-            problem = ClassPairs(source, y, None, parameters)
+            problem = ClassPairs(Given(source, y, None, parameters, Hooks()))
             rows = ClassRows(source, problem.codes, 4)
             problem.check(rows)
             return Budget(parameters, rows, problem).lanes(n_rows, alignment)

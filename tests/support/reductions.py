@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsvm.fit.one_vs_rest import OneVsRestReduction
-from bigsvm.fit.problem import label_array
+from bigsvm.fit.problem import Given, label_array
 from bigsvm.fit.train import train_by
 from bigsvm.models import KernelExpansion
 from bigsvm.parameters.checks import check_parameters
@@ -41,7 +41,7 @@ def trained_by(reduction, source, y, weights, parameters, hooks=None):
             return results[0]
 
     check_parameters(parameters)
-    model = train_by(Watched, source, y, weights, parameters, hooks or Hooks())
+    model = train_by(Watched, Given(source, y, weights, parameters, hooks or Hooks()))
     return Trained(label_array(model.classes), results[0], model)
 
 

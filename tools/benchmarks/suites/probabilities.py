@@ -96,11 +96,13 @@ def train(x: Any, codes: Codes, test: Any, given: dict[str, float], multiclass: 
     import bigsvm
     from bigsvm.data.sources import as_row_source
     from bigsvm.fit.held_out import held_out_for
+    from bigsvm.fit.problem import Given
     from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
 
     calibrated = TrainingParameters(calibration="sigmoid")
-    held, weights = held_out_for(calibrated, as_row_source(x), codes, None)
-    fitted = bigsvm.SVC(**given, multiclass=multiclass).fit(x, codes, weights)
+    held, rest = held_out_for(Given(as_row_source(x), codes, None, calibrated, Hooks()))
+    fitted = bigsvm.SVC(**given, multiclass=multiclass).fit(x, codes, rest.sample_weight)
     return Trained(
         fitted.model_.decision_function(x[held.rows]),
         fitted.model_.decision_function(test),
