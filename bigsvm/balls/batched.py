@@ -93,10 +93,6 @@ class SampledSearch(Search):
     def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> FullCoreSet:
         return FullCoreSet(self._dual, tiles, capacity=capacity, is_sparse=self._source.is_sparse)
 
-    @property
-    def _enough(self) -> float:
-        return EMPTY if self._certify else EMPTY_ALONE
-
     def _round(self, rows: RandomRows) -> StopReason | None:
         """Look at some samples, and let the farthest points of each join the core set."""
         take = max(1, min(POINTS_OF_A_SAMPLE, self._sample // 2))
@@ -114,7 +110,8 @@ class SampledSearch(Search):
         unsolved = energy - candidates.of_core > goal
         n_empty = np.count_nonzero(~(outside.any(axis=1) | unsolved))
         # If no row can join, only steps on the core set would follow; fw would take them for ever.
-        if n_empty > self._enough * n_samples or not outside.any():
+        enough = EMPTY if self._certify else EMPTY_ALONE
+        if n_empty > enough * n_samples or not outside.any():
             self.count.rows_drawn += n_rows
             self._report()
             return StopReason.SAMPLED

@@ -274,14 +274,11 @@ class ClusterExecutor(Executor):
         asked: list[I8] = []
         calls: list[Call] = []
         step = self._rows_per_task(weighted)
-        for unit, numbers in self._by_unit(rows):
-            for low in range(0, len(numbers), step):
-                some = numbers[low : low + step]
-                chosen = _chosen(some)
-                seconds = self._seconds_of(len(some), weighted, exact=exact)
-                given, expected = (chosen, None, exact), _sums(len(some), weighted)
-                calls.append(Call(tasks.add_up, unit, given, expected, seconds=seconds))
-                asked.append(some)
+        for unit, some in self._by_unit(rows, step):
+            seconds = self._seconds_of(len(some), weighted, exact=exact)
+            given, expected = (_chosen(some), None, exact), _sums(len(some), weighted)
+            calls.append(Call(tasks.add_up, unit, given, expected, seconds=seconds))
+            asked.append(some)
         name = "bigsvm-certificate" if exact else "bigsvm-active"
         audit = SumsAudit(
             self._auditor, weighted, [len(some) for some in asked], asked.__getitem__, exact=exact
@@ -295,14 +292,11 @@ class ClusterExecutor(Executor):
         most = max(1, int(SENT_UNIT_BYTES / max(source.bytes_per_row, 1.0)))
         asked: list[I8] = []
         calls = []
-        for unit, numbers in self._by_unit(indices[order]):
-            for low in range(0, len(numbers), most):
-                some = numbers[low : low + most]
-                chosen = _chosen(some)
-                seconds = len(some) * source.bytes_per_row / BANDWIDTH
-                expected = Expected((len(some), source.n_columns), source.dtype, source.is_sparse)
-                calls.append(Call(tasks.take_rows, unit, (chosen,), expected, seconds=seconds))
-                asked.append(some)
+        for unit, some in self._by_unit(indices[order], most):
+            seconds = len(some) * source.bytes_per_row / BANDWIDTH
+            expected = Expected((len(some), source.n_columns), source.dtype, source.is_sparse)
+            calls.append(Call(tasks.take_rows, unit, (_chosen(some),), expected, seconds=seconds))
+            asked.append(some)
         audit = RowsAudit(self._auditor, asked)
         if source.is_sparse:
             results = [done.values for done in self._run(calls, None, "bigsvm-take", audit)]
@@ -360,12 +354,13 @@ class ClusterExecutor(Executor):
                 return
             yield Unit(low, high)
 
-    def _by_unit(self, rows: I8) -> Iterator[tuple[Unit, I8]]:
-        """Yield each unit that has some of the ascending rows, and those it has."""
+    def _by_unit(self, rows: I8, most: int) -> Iterator[tuple[Unit, I8]]:
+        """Yield each unit that has some of the ascending rows, and at most `most` that it has."""
         places = np.searchsorted(rows, self._edges)
         for k in np.flatnonzero(np.diff(places)).tolist():
             unit = Unit(int(self._edges[k]), int(self._edges[k + 1]))
-            yield unit, rows[places[k] : places[k + 1]]
+            for low in range(places[k], places[k + 1], most):
+                yield unit, rows[low : min(low + most, places[k + 1])]
 
     def _rows_per_task(self, weighted: WeightedRows) -> int:
         by_values = EVALUATIONS_PER_TASK // max(weighted.n, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -43,7 +44,7 @@ def choice_for(run: Run, parameters: TrainingParameters, *, certify: bool) -> Ch
         # Values of a kernel matrix are looked up.
         each = SECONDS_PER_VALUE if parameters.takes_kernel_matrix else value_seconds(source)
         disk = DiskCache(
-            parameters.cache_dir or tempfile.gettempdir(),
+            Path(parameters.cache_dir or tempfile.gettempdir()),
             capacity_bytes=parameters.disk_cache_bytes(),
             fingerprint=fingerprint_of_kernel_rows(
                 source, tiles.kernel, offset=run.dual.formulation.offset

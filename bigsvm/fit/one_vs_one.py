@@ -47,18 +47,11 @@ class OneVsOneReduction:
         self.class_weight = self._problem.class_weight.tolist()
         self.sample_weight = self._problem.weights
 
-    @property
-    def name(self) -> str:
-        return self._problem.name
-
-    @property
-    def offset(self) -> float:
-        return self._problem.offset
-
     def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
         problem, parameters = self._problem, self._parameters
         rows = ClassRows(source, problem.codes, len(problem.classes), weights=problem.weights)
         problem.check(rows)
+        self.name, self.offset = problem.name, problem.offset
         if problem.name not in BALLS:
             check_has_others(parameters, int(np.sort(rows.sizes)[-2:].sum()))
         self._rows = rows

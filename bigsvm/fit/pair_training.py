@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -70,12 +71,13 @@ class PairLane(NamedTuple):
     speaks: bool
 
 
+@dataclass(frozen=True)
 class PairLanes:
     """Lanes of pairs; each has a share of the threads and of the memory.
 
     With the workers of a cluster large pairs are trained in one lane, and their passes on workers.
 
-    Parameters
+    Attributes
     ----------
     trainer : Trainer
         With all threads.
@@ -83,41 +85,35 @@ class PairLanes:
         Its listener is told of what is saved.
     """
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        problem: ClassPairs,
-        budget: Budget,
-        parameters: TrainingParameters,
-        log: PairLog,
-        hooks: events.Hooks,
-    ) -> None:
-        self._trainer, self._problem, self._budget = trainer, problem, budget
-        self._parameters, self._log, self._hooks = parameters, log, hooks
-        self.share_out = trainer.share_out
+    trainer: Trainer
+    problem: ClassPairs
+    budget: Budget
+    parameters: TrainingParameters
+    log: PairLog
+    hooks: events.Hooks
 
     def count(self, n_rows: int, row_alignment: int) -> int:
         """Count the lanes for pairs of `n_rows` rows of a source with this alignment."""
         if self._sends_passes(n_rows):
             return 1
-        return self._budget.lanes(n_rows, row_alignment)
+        return self.budget.lanes(n_rows, row_alignment)
 
     def open(self, count: int) -> list[PairLane]:
         """Make `count` lanes."""
-        threads = self._parameters.n_threads // count
+        threads = self.parameters.n_threads // count
         return [self._lane(i == 0, threads, copies=count > 1) for i in range(count)]
 
     def _lane(self, speaks: bool, threads: int, *, copies: bool) -> PairLane:
-        slot = Slot(self._log, copies=copies)
+        slot = Slot(self.log, copies=copies)
         # The log has the result of a finished pair.
         saver = Saver(
-            slot if self._parameters.checkpoint is not None else None,
-            every=self._parameters.checkpoint_every,
-            listener=self._hooks.listener,
-            times_asked=self._hooks.times_asked,
+            slot if self.parameters.checkpoint is not None else None,
+            every=self.parameters.checkpoint_every,
+            listener=self.hooks.listener,
+            times_asked=self.hooks.times_asked,
             keeps_ends=False,
         )
-        return PairLane(self._trainer.with_threads(threads), slot, saver, speaks)
+        return PairLane(self.trainer.with_threads(threads), slot, saver, speaks)
 
     def train(
         self,
@@ -130,12 +126,12 @@ class PairLanes:
     ) -> Solved:
         """Train a pair in a lane, from its saved state if the saver has one."""
         n_rows = rows.source.n_rows
-        return self._problem.solve(
+        return self.problem.solve(
             pair,
             rows,
-            self._trainer if self._sends_passes(n_rows) else lane.trainer,
-            self._budget.plan(n_rows, rows.source.row_alignment),
-            compare=n_rows <= self._budget.most_held_rows,
+            self.trainer if self._sends_passes(n_rows) else lane.trainer,
+            self.budget.plan(n_rows, rows.source.row_alignment),
+            compare=n_rows <= self.budget.most_held_rows,
             saver=lane.saver,
             limits=limits,
             listener=listener,
@@ -143,8 +139,8 @@ class PairLanes:
 
     def _sends_passes(self, n_rows: int) -> bool:
         """Whether there are workers for the passes of a pair, and these are worth sending."""
-        (seconds,) = self._budget.seconds_of_pair(np.array([n_rows], np.float64))
-        return self._trainer.workforce is not None and bool(seconds >= WORTH_SENDING)
+        (seconds,) = self.budget.seconds_of_pair(np.array([n_rows], np.float64))
+        return self.trainer.workforce is not None and bool(seconds >= WORTH_SENDING)
 
 
 class PairTraining:
@@ -310,7 +306,7 @@ class PairTraining:
 
         if count not in self._opened:
             self._opened[count] = self._lanes.open(count)
-        self._lanes.share_out(
+        self._lanes.trainer.share_out(
             work, self._opened[count], abandon=lambda: self._ended.append(StopReason.INTERRUPTED)
         )
         if self._ended:

@@ -165,6 +165,7 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
         raise ValueError("bounds are numbers > 0 of the rule crammer-singer")
     certificate = header["certificate"]
     check_certificate(certificate, n_classes=len(classes or ()))
+    calibration = header.get("calibration")  # models of earlier versions have none
     kernel = kernel_from(header["kernel"])
     _compare_formula(kernel, provenance.get("kernel"))
     return dict(
@@ -177,7 +178,9 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
         classes=classes,
         formulation=formulation,
         rule=rule,
-        calibration=_calibration(header.get("calibration"), tensors),
+        calibration=None
+        if calibration is None
+        else Calibration(**calibration, numbers=tensors["calibration"]),
         bounds=bounds,
         scaler=_scaler(header["scaler"], tensors, d),
         certificate=certificate,
@@ -229,12 +232,6 @@ def _classes(labels: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
     if len(set(labels)) != len(labels):
         raise ValueError("a class is there twice")
     return labels
-
-
-def _calibration(record: Any, tensors: Mapping[str, NDArray[Any]]) -> Calibration | None:  # noqa: ANN401 (as JSON has it)
-    if record is None:  # as in models of earlier versions
-        return None
-    return Calibration(**record, numbers=tensors["calibration"])
 
 
 def _scaler(method: Any, tensors: Mapping[str, NDArray[Any]], d: int) -> Scaler | None:  # noqa: ANN401 (as JSON has it)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from bigsvm.one_vs_one.log import Solved
 from bigsvm.training.result import PHASES, Certificate, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F4, F8, I8, Mask
     from bigsvm.data.duplicates import Indices
@@ -43,13 +43,6 @@ SHARE = 0.5
 SLICES = 4
 """Parts of the work for each thread."""
 UNLIMITED = int(np.iinfo(np.int64).max)
-
-
-class Bounds(Protocol):
-    """Gives C of some rows of one class, or of ν-SVC their weights."""
-
-    def __call__(self, one: int, rows: Indices, /) -> F8:
-        """(m,) float64, above 0."""
 
 
 class Group(NamedTuple):
@@ -116,6 +109,8 @@ class SmallPairs:
     ----------
     tiles : KernelTiles
         float64, of one thread: each thread here computes products of its own.
+    bounds : callable
+        Given a class and some of its rows, returns their C, or of ν-SVC their weights: (m,), > 0.
     n_bytes : float
         Most bytes while pairs are being solved here.
     nu : float, optional
@@ -135,7 +130,7 @@ class SmallPairs:
         self,
         classes: ClassRows,
         tiles: KernelTiles,
-        bounds: Bounds,
+        bounds: Callable[[int, Indices], F8],
         *,
         tol: float,
         threads: int,

@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -335,29 +335,21 @@ class DiskRows:
             self._idle.append(buffer)
 
 
-class DiskCache:
+class DiskCache(NamedTuple):
     """The disk tiers of a run: where kernel rows are kept, and how many bytes of them.
 
-    Parameters
+    Attributes
     ----------
-    folder : str
-    capacity_bytes : int
     fingerprint : mapping of str to str
         What the rows depend on: data and kernel, not C or labels.
     value_seconds : float
         Time to compute a kernel value in a large tile, by all threads.
     """
 
-    def __init__(
-        self,
-        folder: str,
-        *,
-        capacity_bytes: int,
-        fingerprint: Mapping[str, str],
-        value_seconds: float,
-    ) -> None:
-        self._folder, self._capacity = Path(folder), capacity_bytes
-        self._fingerprint, self._value_seconds = dict(fingerprint), value_seconds
+    folder: Path
+    capacity_bytes: int
+    fingerprint: Mapping[str, str]
+    value_seconds: float
 
     def opened(self, n_variables: int, *, is_kept: bool = False) -> DiskRows:
         """Open a tier, which is put `over` another one before it is used.
@@ -365,19 +357,19 @@ class DiskCache:
         Rows are kept where they cost more to compute than to read, where some are on disk, and
         where the run has kept them so far.
         """
-        fingerprint = self._fingerprint
-        if is_kept or file_path(self._folder, fingerprint, n_variables=n_variables).exists():
+        fingerprint = self.fingerprint
+        if is_kept or file_path(self.folder, fingerprint, n_variables=n_variables).exists():
             decision = kept_earlier()
         else:
             decision = decide(
-                compute_seconds=OF_TILES * self._value_seconds * n_variables,
+                compute_seconds=OF_TILES * self.value_seconds * n_variables,
                 row_bytes=4 * n_variables,
             )
         return DiskRows(
             None,
-            self._folder,
+            self.folder,
             n_variables=n_variables,
-            capacity_bytes=self._capacity,
+            capacity_bytes=self.capacity_bytes,
             fingerprint=fingerprint,
             decision=decision,
         )

@@ -45,7 +45,7 @@ def test_no_file_is_made_when_rows_are_not_kept(tmp_path):
 
 def cache(folder, *, value_seconds):
     return DiskCache(
-        str(folder), capacity_bytes=1 << 20, fingerprint={"a": "b"}, value_seconds=value_seconds
+        folder, capacity_bytes=1 << 20, fingerprint={"a": "b"}, value_seconds=value_seconds
     )
 
 

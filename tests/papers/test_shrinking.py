@@ -147,7 +147,7 @@ def test_shrunken_checkpoint_is_resumed_without_shrinking(tmp_path, monkeypatch,
     disk = None
     if on_disk:
         disk = DiskCache(
-            str(tmp_path / "rows"), capacity_bytes=10**8, fingerprint={"a": "b"}, value_seconds=1.0
+            tmp_path / "rows", capacity_bytes=10**8, fingerprint={"a": "b"}, value_seconds=1.0
         )
     monkeypatch.setattr("bigsvm.training.run.REFRESH", 96)
     for moment in range(200, 2000, 150):

@@ -386,7 +386,7 @@ class Disk:
             lambda **seconds: TierDecision(1.0, 0.5, keep, "as the test says"),
         )
         self._cache = DiskCache(
-            str(folder), capacity_bytes=1 << 26, fingerprint={"data": "blobs"}, value_seconds=1e-9
+            folder, capacity_bytes=1 << 26, fingerprint={"data": "blobs"}, value_seconds=1e-9
         )
         self.tiers = []
 
