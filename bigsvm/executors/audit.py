@@ -149,14 +149,7 @@ class Audit(ABC):
 
 
 class RowsAudit(Audit):
-    """Reads some rows again that workers have read.
-
-    Parameters
-    ----------
-    auditor : Auditor
-    rows : sequence of (m,) int64
-        Numbers of the rows of each call.
-    """
+    """Reads some rows again that workers have read; `rows` are those of each call, by number."""
 
     def __init__(self, auditor: Auditor, rows: Sequence[I8]) -> None:
         super().__init__([len(some) for some in rows], MOST_READ)

@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_client(client: Any) -> None:
-    """Refuse what is no client, or one that cannot be used.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Of a cluster that is running.
+    """Refuse what is no client of a running cluster, or one that cannot be used.
 
     Raises
     ------
@@ -51,20 +46,12 @@ def check_client(client: Any) -> None:
 def worker_bytes(client: Any, worker_memory: Any) -> int | None:
     """Check a client and the memory of its workers, as a user gave them; returns the bytes.
 
-    Parameters
-    ----------
-    client : distributed.Client or None
-        None where this process is to compute.
-    worker_memory : int, str or None
-        Bytes that a run may take on each worker, or a size such as ``"4GB"``; None for half of the
-        worker's limit.
+    The memory may be a size such as ``"4GB"``; None stands for half of the worker's limit.
 
     Raises
     ------
-    ParameterError
-        One has no meaning, or there is a `worker_memory` without a client.
-    ClusterError
-        As `check_client`.
+    ParameterError, ClusterError
+        As `check_client`; or one has no meaning, or there is a `worker_memory` without a client.
     """
     if client is not None:
         check_client(client)
@@ -80,17 +67,8 @@ def worker_bytes(client: Any, worker_memory: Any) -> int | None:
 def workers_of(client: Any, *, memory: int | None = None) -> Iterator[Workforce | None]:
     """Open the workers of a client for a while.
 
-    Parameters
-    ----------
-    client : distributed.Client, Workforce or None
-        A `Workforce` is open already, and stays so; None stands for no workers.
-    memory : int, optional
-        Bytes that a run may take on each worker; half of its limit if not given.
-
-    Raises
-    ------
-    ParameterError, ClusterError
-        As `check_client`.
+    A `Workforce` is open already, and stays so; None stands for no workers. `memory` is that of
+    `Workforce`.
     """
     if client is None or isinstance(client, Workforce):
         yield client

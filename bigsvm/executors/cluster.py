@@ -72,11 +72,6 @@ class ClusterExecutor(Executor):
         Bytes for results that wait for an earlier one.
     name : str
         What the tasks of `run` are called on Dask's dashboard.
-
-    Attributes
-    ----------
-    is_sparse : bool
-        Whether rows are sparse.
     """
 
     def __init__(
@@ -261,15 +256,7 @@ class ClusterExecutor(Executor):
         return n_rows > 0 and here > there
 
     def at_rows(self, rows: I8, weighted: WeightedRows, *, exact: bool) -> F8:
-        """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k).
-
-        Parameters
-        ----------
-        rows : (m,) int64
-        weighted : WeightedRows
-        exact : bool
-            Whether kernel values are float64.
-        """
+        """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k); float64 if `exact`."""
         self._check_memory(weighted)
         asked: list[I8] = []
         calls: list[Call] = []

@@ -28,14 +28,7 @@ ROUNDING = 1e-9
 
 
 class SpansAudit(Audit):
-    """Computes the results of some spans again.
-
-    Parameters
-    ----------
-    compute : callable
-        Given the number of a span, returns what a worker has to return.
-    n_spans : int
-    """
+    """Computes the results of some spans again; `compute` is given the number of a span."""
 
     def __init__(self, compute: Callable[[int], Any], n_spans: int) -> None:
         super().__init__([1] * n_spans, int(SHARE * n_spans))

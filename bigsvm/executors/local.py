@@ -66,11 +66,6 @@ class LocalExecutor(Executor):
     block_bytes : int
         Bytes for the two blocks that exist at once, and for the sums of one pass over several
         pieces.
-
-    Attributes
-    ----------
-    is_sparse : bool
-        Whether rows are sparse.
     """
 
     def __init__(self, source: RowSource, tiles: KernelTiles, *, block_bytes: int) -> None:

@@ -62,17 +62,10 @@ def choice_of(
     disk: DiskCache | None = None,
     certify: bool = True,
 ) -> Choice:
-    """Return what chooses the rows of a run.
+    """Return what chooses the rows of a run, which are one working set if `whole`.
 
-    Parameters
-    ----------
-    whole : bool
-        Whether all rows are one working set.
-    disk : DiskCache, optional
-        Keeps kernel rows of this working set besides memory.
-    certify : bool
-        Whether the run has to certify `tol`, as it always does with one working set of all rows. If
-        not, it ends once more rows are not worth their time.
+    Without `certify` a run ends once more rows are not worth their time; one working set of all
+    rows is certified in any case.
     """
     if whole:
         return WholeChoice(run, tol=tol, disk=disk)

@@ -196,12 +196,7 @@ def projected_together(
     sample_weights: Sequence[F8],
     parameters: TrainingParameters,
 ) -> dict[str, int]:
-    """Bytes of the parts of a run, by name; the arguments are those of `train_together`.
-
-    Raises
-    ------
-    ParameterError, DataError, MemoryBudgetError
-    """
+    """Bytes of the parts of a run, by name; the arguments are those of `train_together`."""
     check_parameters(parameters)
     source, _ = narrowed(source)
     fits = _Folds(source.n_rows, labels, sample_weights, parameters, None)

@@ -241,10 +241,6 @@ def projected_parts(
     """Bytes of the parts of a run, by name; of class pairs those of the largest.
 
     The arguments are those of `train_model`.
-
-    Raises
-    ------
-    ParameterError, DataError, MemoryBudgetError
     """
     check_parameters(parameters)
     hooks, make_reduction = hooks or Hooks(), reduction_of(parameters, labels)

@@ -210,26 +210,9 @@ def calibrate(
     block_bytes: int,
     hooks: Hooks,
 ) -> Calibration | None:
-    """Fit the calibration of a model, in one pass over the rows held out.
+    """Fit the calibration of a model, in one pass over the rows held out of `source`.
 
-    Parameters
-    ----------
-    source : RowSource
-        All rows.
-    method : {"sigmoid", "isotonic", "density", "laplace"}
-    block_bytes : int
-        For the two blocks of rows that exist at once.
-    hooks : Hooks
-        The workers of a client compute the values.
-
-    Returns
-    -------
-    Calibration or None
-        None where the run was interrupted: who asked it to stop does not wait for a pass.
-
-    Raises
-    ------
-    DataError, DataCorruptionError
+    None where the run was interrupted: who asked it to stop does not wait for a pass.
     """
     k = len(model.classes or ())
     if model.rule is not None:

@@ -44,11 +44,6 @@ class LogCheck:
     recomputed for entries that are drawn at random, until a limit of work is reached: with few
     pairs for all entries, with half a million for some.
 
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Plan of the largest pair.
-
     Attributes
     ----------
     recomputed : set of int

@@ -72,10 +72,6 @@ class ClassPairs:
         Offset of the formulation; known once the classes are checked.
     chosen : dict
         Its parameters, by name; known by then too.
-
-    Raises
-    ------
-    DataError, ParameterError
     """
 
     name: str
@@ -207,10 +203,6 @@ class Budget:
         Plan of the pair with the most rows.
     small_bytes : float
         For pairs of small classes that are solved together, before others are trained.
-
-    Raises
-    ------
-    MemoryBudgetError
     """
 
     def __init__(
@@ -244,12 +236,7 @@ class Budget:
         self.small_bytes = min(MOST_BYTES, SMALL_SHARE * left)
 
     def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
-        """Divide the memory left for a pair of `n_rows` rows, one of `lanes` pairs at once.
-
-        Raises
-        ------
-        MemoryBudgetError
-        """
+        """Divide the memory left for a pair of `n_rows` rows, one of `lanes` pairs at once."""
         return self._plan(n_rows, row_alignment, self.lanes(n_rows, row_alignment))
 
     def bytes_of_pair(self, n_rows: int) -> int:

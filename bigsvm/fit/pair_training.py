@@ -76,13 +76,7 @@ class PairLanes:
     """Lanes of pairs; each has a share of the threads and of the memory.
 
     With the workers of a cluster large pairs are trained in one lane, and their passes on workers.
-
-    Attributes
-    ----------
-    trainer : Trainer
-        With all threads.
-    hooks : Hooks
-        Its listener is told of what is saved.
+    The trainer has all threads, and the listener of the hooks is told of what is saved.
     """
 
     trainer: Trainer
@@ -144,23 +138,10 @@ class PairLanes:
 
 
 class PairTraining:
-    """The loop over the pairs.
+    """The loop over the pairs; the limits are those of the whole run.
 
-    Parameters
-    ----------
-    classes : ClassRows
-    lanes : PairLanes
-    log : PairLog
-        Has the finished pairs, and takes the results.
-    most_held_rows : float
-        Most rows that are held at once.
-    limits : Limits
-        Limits of the whole run.
-    listener : callable
-    small : SmallPairs, optional
-        Solves those that it takes, before the others of their batch are trained.
-    workers : PairWorkers, optional
-        Train those that they take, before all others.
+    Workers train those that they take before all others; `small` solves those that it takes before
+    the others of their batch are trained.
     """
 
     def __init__(

@@ -63,14 +63,7 @@ def trains_whole_pairs(trainer: Trainer, parameters: TrainingParameters) -> bool
 class PairWorkers:
     """Has workers train pairs, where `trains_whole_pairs`.
 
-    Parameters
-    ----------
-    trainer : Trainer
-        Has the workers, and the kernel.
-    small : SmallPairs or None
-        Says which pairs are solved together; workers do that, too.
-    check : LogCheck
-        Checks results.
+    Those that `small` takes are solved together on workers, too; `check` checks results.
     """
 
     def __init__(

@@ -39,12 +39,7 @@ def make_problem(
     labels: NDArray[Any] | None,
     sample_weight: NDArray[np.float64] | None,
 ) -> tuple[list[Any] | None, Formulation]:
-    """Make the dual problem, and the two classes where there are classes.
-
-    Raises
-    ------
-    ParameterError, DataError
-    """
+    """Make the dual problem, and the two classes where there are classes."""
     weights = check_weights(sample_weight, n_rows)
     classes: list[Any] | None = None
     learns = traits_of(parameters.formulation).learns
@@ -272,12 +267,7 @@ def check_every_class(
 
 
 def find_classes(given: Given) -> Classes:
-    """Find the classes and their weights; the listener is informed if there are very many.
-
-    Raises
-    ------
-    DataError, ParameterError
-    """
+    """Find the classes and their weights; the listener is informed if there are very many."""
     parameters, n_rows = given.parameters, given.source.n_rows
     if given.labels is None:
         raise DataError(f"{parameters.formulation} needs a label for each row")

@@ -171,12 +171,7 @@ def refuse_start(start: KernelExpansion | None) -> None:
 def hold_and_plan(
     parameters: TrainingParameters, source: RowSource, *, resident_bytes: int, **functions: Any
 ) -> tuple[RowSource, TrainingPlan]:
-    """Hold all rows in memory if they take little of it, and plan the rest with `make_plan`.
-
-    Raises
-    ------
-    MemoryBudgetError
-    """
+    """Hold all rows in memory if they take little of it, and plan the rest with `make_plan`."""
     held = source
     if source.row_alignment > 1:
         held = hold(source, parse_bytes(parameters.memory))
@@ -205,10 +200,6 @@ def make_plan(
         Those of the rows that are trained on; the source's by default.
     n_outputs, functions
         As `plan_training` takes them.
-
-    Raises
-    ------
-    MemoryBudgetError
     """
     n_rows = source.n_rows if n_rows is None else n_rows
     resident_bytes += source.copied_bytes

@@ -43,16 +43,7 @@ def alpha_of(
     rule: str | None = None,
     classes: list[Any] | None = None,
 ) -> F8:
-    """Return alpha of all rows that a model of them leads to.
-
-    Parameters
-    ----------
-    model : KernelExpansion
-    problem : Formulation or CrammerSinger
-    rule : str, optional
-        Rule that the model must have.
-    classes : list, optional
-        Classes that the model must have.
+    """Return alpha of all rows that a model of them leads to; it must have this rule and classes.
 
     Raises
     ------

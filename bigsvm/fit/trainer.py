@@ -128,16 +128,7 @@ class Trainer:
         listener: Listener,
         start: NDArray[np.float64] | None = None,
     ) -> TrainingResult:
-        """Train one problem.
-
-        Parameters
-        ----------
-        saver : Saver
-            Saves the run, and knows what it goes on from.
-        listener : callable
-        start : (n,) or (n, faces) float64, optional
-            A feasible point to start from.
-        """
+        """Train one problem, from a feasible point if given, (n,) or (n, faces)."""
         parameters, source = self._parameters, variables.source
         dual, watch = self.dual(source, variables.formulation, plan), None
         control: dict[str, Any] = {"saver": saver, "limits": limits, "listener": listener}
@@ -206,20 +197,8 @@ class Trainer:
     ) -> TrainingResult:
         """Run the outer loop, whatever the family of the problem.
 
-        Parameters
-        ----------
-        source : RowSource
-            In the order to train in.
-        dual : Dual
-            Dual of these rows.
-        plan, saver, limits, listener
-            As for `train`.
-        start : (n,) or (n, …) float64, optional
-            A feasible point to start from.
-        point : KnownPoint, optional
-            The same, with its outputs.
-        watch : Watch, optional
-            Watch of the search that led there.
+        Rows are in the order to train in. It begins at a feasible point if `start` is given, or
+        `point`, which has its outputs; `watch` is that of the search that led there.
         """
         parameters = self._parameters
         if dual.in_float64 and self._tiles.dtype != np.float64:

@@ -67,13 +67,7 @@ def support_codes(model: KernelExpansion) -> NDArray[np.int64]:
 
 
 def label_doubt(model: KernelExpansion) -> NDArray[np.float64]:
-    """‖τ‖ of each support vector, (n_support,), in (0, √2].
-
-    Raises
-    ------
-    ModelError
-        The model is of another formulation.
-    """
+    """‖τ‖ of each support vector, (n_support,), in (0, √2]; ModelError of other formulations."""
     bounds = _bounds(model)
     coefficients: Any = model.coefficients
     squares = np.asarray(coefficients.multiply(coefficients).sum(axis=1)).ravel()
@@ -84,13 +78,7 @@ def label_doubt(model: KernelExpansion) -> NDArray[np.float64]:
 def label_distribution(
     model: KernelExpansion, places: NDArray[np.int64] | None = None
 ) -> NDArray[np.float64]:
-    """η of the support vectors at `places`, or of all, (m, k).
-
-    Raises
-    ------
-    ModelError
-        The model is of another formulation.
-    """
+    """η of the support vectors at `places`, or of all, (m, k); ModelError of other formulations."""
     bounds, codes = _bounds(model), support_codes(model)
     if places is None:
         places = np.arange(len(codes))

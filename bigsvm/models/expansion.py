@@ -528,12 +528,7 @@ class KernelExpansion:
 
 
 def _row_source(rows: RowsLike) -> RowSource:
-    """Rows of any container to predict; an array in memory must be finite.
-
-    Raises
-    ------
-    DataError
-    """
+    """Rows of any container to predict; an array in memory must be finite."""
     if isinstance(rows, RowSource):
         return rows
     source = as_row_source(rows)

@@ -143,11 +143,7 @@ class ClassRows:
     def _held_next(self, left: NDArray[np.bool_], most_rows: float) -> NDArray[np.bool_]:
         """Choose classes to hold, (k,): the first pair's, then always that which adds most pairs.
 
-        Parameters
-        ----------
-        left : (k, k) bool
-            Pairs still to be trained.
-        most_rows : float
+        Pairs that are `left`, (k, k), are still to be trained.
         """
         between = left | left.T
         chosen = np.zeros(len(self), np.bool_)

@@ -76,16 +76,7 @@ class LogEntry(NamedTuple):
 def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> LogEntry:
     """Read an entry, and check it even if its hash fits.
 
-    Parameters
-    ----------
-    body : bytes
-    n_pairs, n_rows : int
-        Number of all pairs and of all rows.
-
-    Raises
-    ------
-    ValueError
-        The entry does not fit these pairs and rows; the message says why.
+    ValueError says why it does not fit as many pairs and rows as there are.
     """
     n = (len(body) - RECORD.itemsize) // BYTES_PER_SUPPORT
     if n < 0 or len(body) != RECORD.itemsize + n * BYTES_PER_SUPPORT:

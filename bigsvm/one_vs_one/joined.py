@@ -59,12 +59,7 @@ class OneVsOne(NamedTuple):
 def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVsOne:
     """Join what there is of all pairs; the log is empty afterwards.
 
-    Parameters
-    ----------
-    log : PairLog
-    n_classes, n_rows : int
-    reason : StopReason
-        Why the run ends; converged if it has come to the end of all pairs.
+    The reason is that of the whole run: converged if it has come to the end of all pairs.
     """
     records, reasons = log.records, log.reasons()
     if reason is StopReason.CONVERGED:

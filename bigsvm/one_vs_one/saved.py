@@ -23,11 +23,6 @@ class PairsContent:
 
     The number of variables of a pair is not known here; its arrays must only agree with each other.
     The run that continues the pair checks its state again.
-
-    Parameters
-    ----------
-    n_pairs, n_rows : int
-        Number of all pairs and of all rows.
     """
 
     def __init__(self, n_pairs: int, n_rows: int) -> None:

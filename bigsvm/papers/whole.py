@@ -23,16 +23,9 @@ if TYPE_CHECKING:
 
 
 class WholeChoice(Choice):
-    """Takes all rows as one working set.
+    """Takes all rows as one working set; a `disk` keeps kernel rows besides memory.
 
-    Parameters
-    ----------
-    run : Run
-        Its counters have the decision whether to keep kernel rows.
-    tol : float
-        KKT gap to reach.
-    disk : DiskCache, optional
-        Keeps kernel rows besides memory.
+    The counters of the run have the decision whether to keep them.
     """
 
     def __init__(self, run: Run, *, tol: float, disk: DiskCache | None = None) -> None:

@@ -131,15 +131,7 @@ class Sizes(NamedTuple):
 
 
 class RunContent:
-    """Contents of a generation of one run: a `RowState` or `SearchState`, and `Counters`.
-
-    Parameters
-    ----------
-    dual : Dual
-        Dual problem of the rows that are trained.
-    n_rows : int
-        Number of these rows.
-    """
+    """Contents of a generation of one run: a `RowState` or `SearchState`, and `Counters`."""
 
     def __init__(self, dual: Dual[Any], n_rows: int) -> None:
         self._dual, self._sizes = dual, Sizes.of(dual, n_rows)

@@ -221,14 +221,7 @@ class Checkpoint:
         return number
 
     def end(self, reason: str, *, converged: bool) -> None:
-        """Record why the run has ended, until it goes on and saves again.
-
-        Parameters
-        ----------
-        reason : str
-            A `StopReason`.
-        converged : bool
-        """
+        """Record why the run has ended, a `StopReason`, until it goes on and saves again."""
         record = {"format_version": 1, "stop_reason": reason, "converged": converged}
         try:
             replace_synced(self.directory / ENDED, json.dumps(record).encode())

@@ -196,11 +196,7 @@ class CheckpointCopy:
     def begin(self, number: int, folder: Path) -> None:
         """Copy a generation that has been saved, and the growing files beside it; returns at once.
 
-        Parameters
-        ----------
-        number : int
-        folder : Path
-            Must stay as long as `in_use` names it.
+        The folder must stay as long as `in_use` names it.
         """
         logs = {log.name: log.stat().st_size for log in folder.parent.glob("*.log")}
         with self._state:

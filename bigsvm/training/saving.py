@@ -100,15 +100,7 @@ class Saver:
     def latest(self, content: Callable[[], Content]) -> Generation | None:
         """Read the state from which the run continues; None for a new run.
 
-        Parameters
-        ----------
-        content : callable
-            Makes the checks of its contents.
-
-        Raises
-        ------
-        CheckpointError
-            No generation passes the checks.
+        `content` makes the checks of it; CheckpointError if no generation passes them.
         """
         return self._checkpoint.latest(content()) if self._checkpoint else None
 
