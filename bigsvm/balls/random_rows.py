@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Any, TypeAlias
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
 
-    Part: TypeAlias = tuple[NDArray[np.int64], RowsAt]
+    Part: TypeAlias = tuple[I8, RowsAt]
     """Indices of some rows, and these rows."""
 
 ROWS_AT_ONCE = 1 << 14
@@ -48,7 +47,7 @@ def random_rows(
     *,
     sample: int,
     most_held: int = 0,
-    weights: NDArray[np.float64] | None = None,
+    weights: F8 | None = None,
 ) -> RandomRows:
     """Make an endless sequence of random rows.
 
@@ -101,7 +100,7 @@ class RandomRows(ABC):
         position: int,
         *,
         in_order: bool,
-        weights: NDArray[np.float64] | None,
+        weights: F8 | None,
         most_held: int,
         size: int,
     ) -> None:
@@ -225,7 +224,7 @@ class _ByBlocks(_Streamed):
                 yield int(order[step]), epoch, shift, max(given - begin, 0)
             epoch, given = epoch + 1, 0
 
-    def _places(self, k: int, epoch: int, shift: float) -> NDArray[np.int64]:
+    def _places(self, k: int, epoch: int, shift: float) -> I8:
         """Places in a block of the rows that a pass draws from it, in the order of the draws."""
         start, stop = self._edges[k : k + 2].tolist()
         places = np.arange(stop - start)
@@ -273,7 +272,7 @@ class _ByPasses(_Streamed):
                 del part
             number, given = number + 1, 0
 
-    def _as_read(self, indices: NDArray[np.int64]) -> Iterator[Part]:
+    def _as_read(self, indices: I8) -> Iterator[Part]:
         """Yield rows at ascending `indices` as a pass reads them."""
         for block, held in self._source.blocks_with(indices, self._block_bytes):
             check_interrupt()
@@ -282,7 +281,7 @@ class _ByPasses(_Streamed):
             yield part
             del part
 
-    def _brought(self, indices: NDArray[np.int64]) -> Rows:
+    def _brought(self, indices: I8) -> Rows:
         """Rows at ascending `indices`, read in one pass."""
         source, done = self._source, 0
         pieces: list[Any] = []
@@ -308,16 +307,14 @@ def most_rows_in(source: RowSource, n_bytes: float) -> int:
     return int(n_bytes / (copies * source.bytes_per_row + DRAWN_BYTES))
 
 
-def _shares(weights: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def _shares(weights: F8 | None) -> F8 | None:
     return None if weights is None else np.cumsum(weights)
 
 
-def _drawn(
-    rng: np.random.Generator, count: int, n_rows: int, shares: NDArray[np.float64] | None
-) -> NDArray[np.int64]:
+def _drawn(rng: np.random.Generator, count: int, n_rows: int, shares: F8 | None) -> I8:
     """Draw rows with replacement, by cumulative weights if there are any."""
     if shares is None:
         return rng.integers(0, n_rows, count)
     points = rng.random(count) * shares[-1]
-    indices: NDArray[np.int64] = np.searchsorted(shares, points, side="right")
+    indices: I8 = np.searchsorted(shares, points, side="right")
     return indices

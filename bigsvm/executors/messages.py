@@ -10,9 +10,7 @@ import numpy as np
 from bigsvm.data.rows import bytes_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bigsvm.arrays import I8
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.remote_blocks import Convert
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
@@ -91,7 +89,7 @@ class Job(NamedTuple):
 
     source: RowSource | None
     kernel: Kernel | None
-    centre: NDArray[np.float64] | None
+    centre: F8 | None
     offset: float
     is_sparse: bool
     convert: Convert | None = None

@@ -22,7 +22,7 @@ from bigsvm.training.result import StopReason
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import F8, I8
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.fit.problem import Given
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -287,7 +287,7 @@ def _of_classes(model: KernelExpansion, sample: Sample, here: I8, values: F8) ->
     }
 
 
-def _least_share(is_wrong: NDArray[np.bool_], weights: F8) -> float:
+def _least_share(is_wrong: Mask, weights: F8) -> float:
     """Share of the weight that is wrong, less its standard error: chance leads to no advice."""
     share = float(np.average(is_wrong, weights=weights))
     return max(0.0, share - float(np.sqrt(share * (1 - share) / len(is_wrong))))

@@ -24,8 +24,7 @@ from bigsvm.working_sets.choice import LARGEST_SET, Choice
 from bigsvm.working_sets.functions import FunctionChoice
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.ball import BallFormulation
@@ -152,7 +151,7 @@ def _ball_dual(
 ) -> BallDual:
     """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
 
-    def lacking() -> NDArray[np.float64]:
+    def lacking() -> F8:
         chosen = source.sample_indices(LARGEST_RANK + TRIED, seed=parameters.seed)
         rows, places = rows_at(sampled_rows(source, chosen))
         mixed = np.random.default_rng(parameters.seed).permutation(places)

@@ -21,8 +21,7 @@ from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.fit.problem import Classes, Given
@@ -151,9 +150,7 @@ def _recorded_order(parameters: TrainingParameters) -> dict[str, str]:
     return {"order": f"{parameters.order}{cooled}{seed}"}
 
 
-def _order(
-    source: RowSource, problem: CrammerSinger, parameters: TrainingParameters
-) -> NDArray[np.int64] | None:
+def _order(source: RowSource, problem: CrammerSinger, parameters: TrainingParameters) -> I8 | None:
     """Rows with a weight in random order, of which the first stand for all; None as they come."""
     if source.row_alignment > 1 or source.n_rows <= DIRECT_ROWS or parameters.working_set == "all":
         return None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.kernels import Kernel
     from bigsvm.parameters import TrainingParameters
@@ -51,7 +52,7 @@ class Recorded(NamedTuple):
     """
 
     formulation: str
-    per_row: tuple[NDArray[Any], NDArray[np.float64] | None]
+    per_row: tuple[NDArray[Any], F8 | None]
     chosen: Mapping[str, Any]
     class_weights: Any
     others: Mapping[str, str]

@@ -18,9 +18,7 @@ from bigsvm.training.events import Hooks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from bigsvm.arrays import F8
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
 
@@ -64,7 +62,7 @@ def mean_distance(source: RowSource, sample_weight: F8 | None, *, seed: int) -> 
     return 2.0 * float(share @ np.square(values - share @ values).sum(axis=1))
 
 
-def sampled_rows(source: RowSource, indices: NDArray[np.int64]) -> Rows:
+def sampled_rows(source: RowSource, indices: I8) -> Rows:
     """Rows at ascending, distinct indices, at least one; a run of them is read as such."""
     first, stop = int(indices[0]), int(indices[-1]) + 1
     return source.read(first, stop) if stop - first == len(indices) else source.take(indices)

@@ -23,7 +23,7 @@ from bigsvm.votes import OF_PAIRS, pair_classes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import F8
+    from bigsvm.arrays import F8, I8
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Listener
@@ -49,7 +49,7 @@ class LeftOut(NamedTuple):
     labels: NDArray[Any]
     parameters: TrainingParameters
     classes: NDArray[Any]
-    places: NDArray[np.int64]
+    places: I8
     weights: F8
 
     def start(self, model: KernelExpansion | None) -> KernelExpansion | None:
@@ -97,11 +97,7 @@ class LeftOut(NamedTuple):
         )
 
     def _certificate(
-        self,
-        certificate: Mapping[str, Any],
-        kept: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        n_functions: int,
+        self, certificate: Mapping[str, Any], kept: I8, columns: I8, n_functions: int
     ) -> dict[str, Any]:
         """Name the classes of a certificate by their places among all."""
 

@@ -12,8 +12,7 @@ from bigsvm.training.result import StopReason
 from bigsvm.votes import pair_classes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.duals.formulations import Classification
     from bigsvm.fit.pair_problems import ClassPairs
@@ -58,7 +57,7 @@ class LogCheck:
         self._first, self._second = pair_classes(len(rows))
         self.recomputed: set[int] = set()
 
-    def choose(self, pairs: NDArray[np.int64], n_support: NDArray[np.int64]) -> None:
+    def choose(self, pairs: I8, n_support: I8) -> None:
         """Draw the entries to recompute, among pairs (m,) with (m,) support vectors each."""
         n_rows = self._sizes[self._first[pairs]] + self._sizes[self._second[pairs]]
         evaluations = np.maximum(LEAST_COST, n_rows.astype(np.float64) * n_support)
@@ -73,9 +72,7 @@ class LogCheck:
                 bytes_left -= n_bytes[i]
                 self.recomputed.add(int(pairs[i]))
 
-    def _bytes_read(
-        self, n_rows: NDArray[np.int64], n_support: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _bytes_read(self, n_rows: I8, n_support: I8) -> F8:
         """Bytes that recomputing the outputs of pairs reads from a store."""
         source = self._rows.source
         if source.row_alignment <= 1:
@@ -115,12 +112,7 @@ class LogCheck:
         return self._fault_of_values(entry, rows, formulation, alpha, some)
 
     def _fault_of_values(
-        self,
-        entry: LogEntry,
-        rows: PairRows,
-        formulation: Classification,
-        alpha: NDArray[np.float64],
-        some: NDArray[np.int64],
+        self, entry: LogEntry, rows: PairRows, formulation: Classification, alpha: F8, some: I8
     ) -> str:
         """Recompute the outputs of some of an entry's rows; compare its gap and its intercept."""
         source, record = rows.source, entry.record
@@ -142,7 +134,7 @@ class LogCheck:
         return ""
 
 
-def _at_bounds(formulation: Classification, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+def _at_bounds(formulation: Classification, alpha: F8) -> F8:
     """Set variables within rounding of a bound to the bound."""
     parts = []
     for (box, _, _), part in formulation.with_alpha(alpha, slice(None)):

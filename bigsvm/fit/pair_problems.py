@@ -25,8 +25,6 @@ from bigsvm.one_vs_one.small import MOST_BYTES
 from bigsvm.working_sets.choice import LARGEST_SET
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.duplicates import Indices
@@ -82,7 +80,7 @@ class ClassPairs:
         self._parameters = given.parameters
         self.classes, self.codes, self.weights, self.class_weight = find_classes(given)
 
-    def among(self, weights: NDArray[np.float64] | None) -> ClassPairs:
+    def among(self, weights: F8 | None) -> ClassPairs:
         """Return the same problems over some of the rows, renumbered, which have these weights."""
         some = copy.copy(self)
         some.weights = weights
@@ -136,7 +134,7 @@ class ClassPairs:
         """Nu of ν-SVC; None for others."""
         return self._parameters.nu if self.name == NuClassification.name else None
 
-    def bounds_of_class(self, number: int, rows: Indices) -> NDArray[np.float64]:
+    def bounds_of_class(self, number: int, rows: Indices) -> F8:
         """C of rows of a class, (m,), which is 1 in ν-SVC."""
         C = self._parameters.C if self.nu is None else 1.0
         bound = np.full(len(rows), C * float(self.class_weight[number]))

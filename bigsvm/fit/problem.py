@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import F8
+    from bigsvm.arrays import F8, I4, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.formulations import Classification
@@ -37,7 +37,7 @@ def make_problem(
     parameters: TrainingParameters,
     n_rows: int,
     labels: NDArray[Any] | None,
-    sample_weight: NDArray[np.float64] | None,
+    sample_weight: F8 | None,
 ) -> tuple[list[Any] | None, Formulation]:
     """Make the dual problem, and the two classes where there are classes."""
     weights = check_weights(sample_weight, n_rows)
@@ -70,7 +70,7 @@ def make_classification(
     parameters: TrainingParameters,
     sign: NDArray[np.int8],
     class_weight: tuple[float, float],
-    sample_weight: NDArray[np.float64] | None,
+    sample_weight: F8 | None,
 ) -> Classification:
     """Make the dual problem of two classes, not checked yet.
 
@@ -93,7 +93,7 @@ def _make(parameters: TrainingParameters, **per_row: Any) -> Any:
     return kind(**{name: getattr(parameters, name) for name in kind.chosen_names()}, **per_row)
 
 
-def check_targets(targets: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
+def check_targets(targets: NDArray[Any], n_rows: int) -> F8:
     """Refuse targets that kernel values in float32 cannot reach, or not one a row.
 
     Returns
@@ -145,7 +145,7 @@ def are_many_classes(labels: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
     return bool(len(others) and (others != others[0]).any())
 
 
-def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], I4]:
     """Find all classes, sorted, and which of them each row has, (n,) int32.
 
     Labels are compared as they are: whole numbers of any size, text, booleans.
@@ -236,20 +236,18 @@ class Classes(NamedTuple):
     """
 
     labels: NDArray[Any]
-    codes: NDArray[np.int32]
-    sample_weight: NDArray[np.float64] | None
-    class_weight: NDArray[np.float64]
+    codes: I4
+    sample_weight: F8 | None
+    class_weight: F8
 
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> I8:
         """Rows with a weight of each class, (k,)."""
         weights = self.sample_weight
         counted = self.codes if weights is None else self.codes[weights > 0]
         return np.bincount(counted, minlength=len(self.labels))
 
 
-def check_every_class(
-    labels: NDArray[Any], class_weight: NDArray[np.float64], sizes: NDArray[np.int64]
-) -> None:
+def check_every_class(labels: NDArray[Any], class_weight: F8, sizes: I8) -> None:
     """Refuse classes without weight, or without a row that has one; all (k,).
 
     Raises
@@ -288,7 +286,7 @@ def _check_length(values: NDArray[Any], n_rows: int) -> None:
         )
 
 
-def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[np.float64] | None:
+def check_weights(weights: F8 | None, n_rows: int) -> F8 | None:
     """Refuse weights that are negative, not finite, all zero, or not one a row.
 
     Returns
@@ -312,7 +310,7 @@ def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[n
 
 def class_weights(
     given: Mapping[Any, float] | str | None, classes: NDArray[Any], codes: NDArray[np.integer[Any]]
-) -> NDArray[np.float64]:
+) -> F8:
     """Weight of each class, (k,); ``"balanced"`` as in scikit-learn.
 
     `codes` are those of the rows with a weight: one without is not there.
@@ -326,9 +324,7 @@ def class_weights(
                 f"class_weight is {given!r}; it must be 'balanced', a dictionary or None"
             )
         # scikit-learn's formula: importing it takes longer than all other imports of a command.
-        balanced: NDArray[np.float64] = len(codes) / np.maximum(
-            k * np.bincount(codes, minlength=k), 1
-        )
+        balanced: F8 = len(codes) / np.maximum(k * np.bincount(codes, minlength=k), 1)
         return balanced
     labels = classes.tolist()
     known = set(labels)

@@ -17,6 +17,7 @@ from bigsvm.working_sets.choice import DIRECT_ROWS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
     from bigsvm.data.drawn import DrawnRows
     from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def drawn_for(
     source: RowSource,
     labels: NDArray[Any] | None,
-    sample_weight: NDArray[np.float64] | None,
+    sample_weight: F8 | None,
     parameters: TrainingParameters,
     hooks: Hooks,
 ) -> DrawnRows | None:

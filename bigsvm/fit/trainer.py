@@ -35,8 +35,7 @@ from bigsvm.working_sets.newton_problem import planned_in_float64
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box import BoxDual
@@ -77,7 +76,7 @@ class Trainer:
         self,
         parameters: TrainingParameters,
         kernel: Kernel,
-        centre: NDArray[np.float64] | None,
+        centre: F8 | None,
         *,
         offset: float,
         hooks: Hooks,
@@ -126,7 +125,7 @@ class Trainer:
         saver: Saver,
         limits: Limits,
         listener: Listener,
-        start: NDArray[np.float64] | None = None,
+        start: F8 | None = None,
     ) -> TrainingResult:
         """Train one problem, from a feasible point if given, (n,) or (n, faces)."""
         parameters, source = self._parameters, variables.source
@@ -170,12 +169,8 @@ class Trainer:
         return self._tiles.with_threads(1).exact()
 
     def exact_outputs(
-        self,
-        source: RowSource,
-        beta: NDArray[np.float64],
-        plan: TrainingPlan,
-        rows: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.float64]:
+        self, source: RowSource, beta: F8, plan: TrainingPlan, rows: I8 | None = None
+    ) -> F8:
         """``K @ beta`` at all rows of a source, or at ascending `rows`, in float64."""
         with self._tiles.exact() as tiles:
             gather = WorkingRows(source).gather
@@ -191,7 +186,7 @@ class Trainer:
         saver: Saver,
         limits: Limits,
         listener: Listener,
-        start: NDArray[np.float64] | None = None,
+        start: F8 | None = None,
         point: KnownPoint | None = None,
         watch: Watch | None = None,
     ) -> TrainingResult:

@@ -20,8 +20,7 @@ from bigsvm.duals.problem import Problem
 from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation, Segment
@@ -51,21 +50,14 @@ class Variables(NamedTuple, Generic[AnyProblem_co]):
     formulation: AnyProblem_co
     groups: Groups | None
 
-    def gather(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gather(self, alpha: F8) -> F8:
         """Add alpha of the original rows, (n,) or (n, faces), up to that of the variables."""
         if self.groups is None:
             return alpha
-        summed: NDArray[np.float64] = np.add.reduceat(
-            alpha[self.groups.rows], self.groups.starts[:-1], axis=0
-        )
+        summed: F8 = np.add.reduceat(alpha[self.groups.rows], self.groups.starts[:-1], axis=0)
         return summed
 
-    def spread(
-        self,
-        formulation: Formulation,
-        support: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def spread(self, formulation: Formulation, support: I8, alpha: F8) -> tuple[I8, F8]:
         """Deal the alpha of variables out to the rows they stand for.
 
         Parameters
@@ -99,12 +91,7 @@ class Variables(NamedTuple, Generic[AnyProblem_co]):
         return rows[order], np.copysign(amount, alpha[variable])[order]
 
 
-def _dealt(
-    total: NDArray[np.float64],
-    segments: tuple[Segment, ...],
-    variable: NDArray[np.int64],
-    is_first: NDArray[np.bool_],
-) -> NDArray[np.float64]:
+def _dealt(total: F8, segments: tuple[Segment, ...], variable: I8, is_first: Mask) -> F8:
     """Divide the total of each variable among its rows: each up to its bound, the first rows first.
 
     With a ridge, rows share by weight: the inverse of the ridge is the sum of the rows' inverses.
@@ -114,7 +101,7 @@ def _dealt(
         ridge = np.broadcast_to(segments[0].ridge, len(variable))
         # A row without weight has no ridge.
         weight = np.divide(1.0, ridge, out=np.zeros(len(variable)), where=ridge > 0)
-        shared: NDArray[np.float64] = total * weight / np.add.reduceat(weight, first)[variable]
+        shared: F8 = total * weight / np.add.reduceat(weight, first)[variable]
         return shared
     width = sum((box.upper - box.lower for box, _, _ in segments), np.zeros(len(variable)))
     if not np.isfinite(width).all():
@@ -153,7 +140,7 @@ def make_variables(
     return Variables(ChosenRows(source, groups.first, in_random_order=True), merged, groups)
 
 
-def _ordered(groups: Groups, order: NDArray[np.int64]) -> Groups:
+def _ordered(groups: Groups, order: I8) -> Groups:
     """Put groups in another order."""
     sizes = np.diff(groups.starts)[order]
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -175,8 +162,8 @@ class DecisionFunction(NamedTuple):
     certificate : Certificate
     """
 
-    support: NDArray[np.int64]
-    coefficients: NDArray[np.float64]
+    support: I8
+    coefficients: F8
     intercept: float
     extras: dict[str, float]
     certificate: Certificate

@@ -22,8 +22,7 @@ from bigsvm.errors import DataError, ModelError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.models.expansion import KernelExpansion
 
@@ -51,39 +50,37 @@ class Doubtful(NamedTuple):
         wrong on the row.
     """
 
-    places: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    label: NDArray[np.int64]
-    looks_like: NDArray[np.int64]
-    doubt: NDArray[np.float64]
-    distribution: NDArray[np.float64]
-    margin: NDArray[np.float64]
+    places: I8
+    rows: I8
+    label: I8
+    looks_like: I8
+    doubt: F8
+    distribution: F8
+    margin: F8
 
 
-def support_codes(model: KernelExpansion) -> NDArray[np.int64]:
+def support_codes(model: KernelExpansion) -> I8:
     """Class of each support vector, (n_support,), in `model.classes`: its one coefficient > 0."""
     coefficients: Any = model.coefficients
     return np.asarray(coefficients.argmax(axis=1), np.int64).ravel()
 
 
-def label_doubt(model: KernelExpansion) -> NDArray[np.float64]:
+def label_doubt(model: KernelExpansion) -> F8:
     """‖τ‖ of each support vector, (n_support,), in (0, √2]; ModelError of other formulations."""
     bounds = _bounds(model)
     coefficients: Any = model.coefficients
     squares = np.asarray(coefficients.multiply(coefficients).sum(axis=1)).ravel()
-    doubt: NDArray[np.float64] = np.sqrt(squares) / bounds
+    doubt: F8 = np.sqrt(squares) / bounds
     return doubt
 
 
-def label_distribution(
-    model: KernelExpansion, places: NDArray[np.int64] | None = None
-) -> NDArray[np.float64]:
+def label_distribution(model: KernelExpansion, places: I8 | None = None) -> F8:
     """η of the support vectors at `places`, or of all, (m, k); ModelError of other formulations."""
     bounds, codes = _bounds(model), support_codes(model)
     if places is None:
         places = np.arange(len(codes))
     coefficients: Any = model.coefficients
-    distribution: NDArray[np.float64] = -coefficients[places].toarray() / bounds[places][:, None]
+    distribution: F8 = -coefficients[places].toarray() / bounds[places][:, None]
     distribution[np.arange(len(places)), codes[places]] += 1.0
     # Of a row at its bound rounding may leave less than nothing to its label.
     np.maximum(distribution, 0.0, out=distribution)
@@ -134,7 +131,7 @@ def most_doubtful(
     places = places[np.argsort(model.support[places], kind="stable")]
     codes, margin = codes[places], np.empty(len(places))
 
-    def keep(span: slice, values: NDArray[np.float64]) -> None:
+    def keep(span: slice, values: F8) -> None:
         each, others = np.arange(len(values)), values.copy()
         others[each, codes[span]] = -np.inf
         margin[span] = values[each, codes[span]] - others.max(axis=1)
@@ -160,7 +157,7 @@ def most_doubtful(
     )
 
 
-def _bounds(model: KernelExpansion) -> NDArray[np.float64]:
+def _bounds(model: KernelExpansion) -> F8:
     if model.bounds is None:
         raise ModelError(
             f"the model is a {model.formulation}, whose coefficients tell nothing of labels; those "

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
 
@@ -34,8 +35,8 @@ class Batch(NamedTuple):
         Classes whose rows are held in memory together; empty if rows stay where they are.
     """
 
-    pairs: NDArray[np.int64]
-    held: NDArray[np.int64]
+    pairs: I8
+    held: I8
 
 
 class PairRows(NamedTuple):
@@ -80,7 +81,7 @@ class ClassRows:
         codes: NDArray[np.integer],
         n_classes: int,
         *,
-        weights: NDArray[np.float64] | None = None,
+        weights: F8 | None = None,
     ) -> None:
         self.source = source
         rows: Indices = np.argsort(codes, kind="stable")
@@ -135,12 +136,12 @@ class ClassRows:
             yield Batch(np.argwhere(left & among), np.flatnonzero(chosen))
             left &= ~among
 
-    def _fit(self, most_rows: float) -> NDArray[np.bool_]:
+    def _fit(self, most_rows: float) -> Mask:
         """Whether each two classes have at most `most_rows` rows, (k, k)."""
-        fits: NDArray[np.bool_] = self.sizes[:, None] + self.sizes <= most_rows
+        fits: Mask = self.sizes[:, None] + self.sizes <= most_rows
         return fits
 
-    def _held_next(self, left: NDArray[np.bool_], most_rows: float) -> NDArray[np.bool_]:
+    def _held_next(self, left: Mask, most_rows: float) -> Mask:
         """Choose classes to hold, (k,): the first pair's, then always that which adds most pairs.
 
         Pairs that are `left`, (k, k), are still to be trained.
