@@ -42,21 +42,9 @@ PARTNERS_AT_ONCE = in_whole_tiles(1 << 13)
 
 
 class Auditor:
-    """Makes the audits of an executor.
+    """What the audits of an executor share; `known` are workers that have returned a right sum.
 
-    Parameters
-    ----------
-    source : RowSource
-        Read by this process.
-    tiles : KernelTiles
-        Their kernel, centre and offset are used.
-    threads : callable
-        Returns the threads of all workers.
-
-    Attributes
-    ----------
-    known : set of str
-        Workers that have returned a right sum.
+    Of the tiles the kernel, centre and offset are used; `threads` returns those of all workers.
     """
 
     def __init__(

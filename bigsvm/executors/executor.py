@@ -49,11 +49,8 @@ class WeightedRows:
 
     Attributes
     ----------
-    n : int
-        Number of rows, p.
-    n_functions : int
-        k; 1 if weights are (p,).
-    weights : (p,) or (p, k)
+    n, n_functions : int
+        p and k; 1 if weights are (p,).
     """
 
     def __init__(self, weights: Weights, gather: Callable[[I8], RowsAt], *, at_once: int) -> None:
@@ -276,18 +273,9 @@ ROWS_AT_ONCE = 1 << 14
 
 
 class Exact:
-    """Float64 outputs at chosen rows, a bounded number of rows at a time.
+    """Float64 outputs at chosen rows, of which at most `at_once` are together.
 
-    Parameters
-    ----------
-    executor : Products
-        Computes the products.
-    tiles : KernelTiles
-        float64.
-    gather : callable
-        Reads rows by their indices.
-    at_once : int
-        Most rows together.
+    The executor computes the products, with tiles in float64; `gather` reads rows by their indices.
     """
 
     def __init__(

@@ -20,16 +20,8 @@ class Queues:
     """Calls that wait, each in the queue of one worker.
 
     A call goes to the worker that keeps its unit, else to the one with the least to do. A worker
-    whose queue is empty takes the last call of one that has much more to do.
-
-    Parameters
-    ----------
-    workforce : Workforce
-        Knows who keeps which unit.
-    job : str
-        Name of the job, part of the names of units.
-    calls : sequence of Call
-        All wait at first.
+    whose queue is empty takes the last call of one that has much more to do. The name of the job is
+    part of the names of units, and the workforce knows who keeps which.
     """
 
     def __init__(self, workforce: Workforce, job: str, calls: Sequence[Call]) -> None:

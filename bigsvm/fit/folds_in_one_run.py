@@ -171,17 +171,11 @@ def train_together(
     ]
     trained = run_problems(fits, source, parameters, hooks)
     models = [
-        advised(
-            model_of(
-                trained, functions, parameters,
-                name=fits.name, rule=None, classes=fits.classes, class_weight=of_classes,
-            ),
-            sample, parameters,
-        )
+        advised(model_of(trained, functions, parameters, fits, of_classes), sample, parameters)
         for functions, of_classes, sample in zip(
             fits.functions(trained.result), fits.class_weights, samples, strict=True
         )
-    ]  # fmt: skip
+    ]
     if numbering is not None:
         models = [
             replace(model, support_vectors=numbering.undo(model.support_vectors), centre=None)
@@ -206,7 +200,7 @@ def projected_together(
 class _Folds(FunctionsReduction[WeightedFunctions]):
     """A problem for each fit, in one run; the arguments are those of `train_together`, checked."""
 
-    sample_weight = None
+    sample_weight = rule = None
 
     def __init__(
         self,

@@ -51,18 +51,9 @@ UNFINISHED = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED
 
 
 class PairLane(NamedTuple):
-    """Trains one pair after the other, beside other lanes.
+    """Trains one pair after the other, beside other lanes; its saver saves to the slot of the log.
 
-    Attributes
-    ----------
-    trainer : Trainer
-        With the threads of the lane.
-    slot : Slot
-        Where its pair is saved in the log.
-    saver : Saver
-        Saves to that slot.
-    speaks : bool
-        Whether its sweeps and steps are reported: reports of two lanes could not be told apart.
+    If it `speaks`, sweeps and steps are reported: reports of two lanes could not be told apart.
     """
 
     trainer: Trainer

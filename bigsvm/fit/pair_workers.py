@@ -197,13 +197,8 @@ class PairWorkers:
 class PairsAudit(Audit):
     """Computes outputs of some results again; see `LogCheck`.
 
-    Parameters
-    ----------
-    check : LogCheck
-    numbers : list of (m,) int64
-        Pairs of each task.
-    all_tasks : bool
-        Whether a pair of every task is checked, or only of each worker's first.
+    `numbers` are the pairs of each task. A pair of every task is checked, or without `all_tasks` of
+    some tasks only, and of the first one of each worker.
     """
 
     def __init__(self, check: LogCheck, numbers: list[I8], *, all_tasks: bool) -> None:

@@ -135,8 +135,8 @@ class Problems(Protocol[Result_co]):
         """Solve the problems."""
 
 
-class Reduction(Problems[Result], Protocol[Result]):
-    """The problems that labelled rows are reduced to, and the way back to a model."""
+class Named(Protocol):
+    """What a model says of itself besides its functions."""
 
     @property
     def name(self) -> str:
@@ -147,12 +147,16 @@ class Reduction(Problems[Result], Protocol[Result]):
         """Classes of the model."""
 
     @property
-    def class_weight(self) -> Sequence[float] | None:
-        """Weight of each class."""
-
-    @property
     def rule(self) -> str | None:
         """How classes are told from several functions, as `KernelExpansion.rule`."""
+
+
+class Reduction(Problems[Result], Named, Protocol[Result]):
+    """The problems that labelled rows are reduced to, and the way back to a model."""
+
+    @property
+    def class_weight(self) -> Sequence[float] | None:
+        """Weight of each class."""
 
     @property
     def held_out(self) -> HeldOut | None:

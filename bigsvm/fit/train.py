@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.scaler import Scaler
-    from bigsvm.fit.reduction import MakeReduction, ModelFunctions, Problems
+    from bigsvm.fit.reduction import MakeReduction, ModelFunctions, Named, Problems
     from bigsvm.parameters import TrainingParameters
 
 
@@ -129,11 +129,8 @@ def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
     del given
     trained = run_problems(reduction, source, parameters, hooks)
     with unchecked():  # a run that was interrupted has a model too
-        model = model_of(
-            trained, reduction.functions(trained.result), parameters,
-            name=reduction.name, rule=reduction.rule, classes=reduction.classes,
-            class_weight=reduction.class_weight,
-        )  # fmt: skip
+        functions = reduction.functions(trained.result)
+        model = model_of(trained, functions, parameters, reduction, reduction.class_weight)
         model = advised(model, sample, parameters)
     if reduction.held_out is None or parameters.calibration is None:
         return model
@@ -234,19 +231,10 @@ def model_of(
     trained: Trained[Any],
     functions: ModelFunctions,
     parameters: TrainingParameters,
-    *,
-    name: str,
-    rule: str | None,
-    classes: list[Any] | None,
+    reduction: Named,
     class_weight: Sequence[float] | None,
 ) -> KernelExpansion:
-    """Make the model of functions that a run has led to.
-
-    Parameters
-    ----------
-    name, rule, classes, class_weight
-        As `Reduction` has them.
-    """
+    """Make the model of functions that a run has led to."""
     support, source = functions.support, trained.source
     is_matrix = isinstance(trained.kernel, Precomputed)
     return KernelExpansion(
@@ -256,9 +244,9 @@ def model_of(
         intercept=functions.intercept,
         centre=trained.centre,
         support=support,
-        classes=classes,
-        formulation=name,
-        rule=rule,
+        classes=reduction.classes,
+        formulation=reduction.name,
+        rule=reduction.rule,
         scaler=trained.scaler,
         bounds=functions.bounds,
         certificate={

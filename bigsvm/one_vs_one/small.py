@@ -46,15 +46,7 @@ UNLIMITED = int(np.iinfo(np.int64).max)
 
 
 class Group(NamedTuple):
-    """Neighbouring small classes.
-
-    Attributes
-    ----------
-    rows : (q,) int64
-        Class by class.
-    bound : (q,) float64
-        Upper bound of each row.
-    """
+    """Neighbouring small classes: their rows, class by class, and the bound of each, (q,) both."""
 
     rows: I8
     bound: F8
@@ -63,12 +55,7 @@ class Group(NamedTuple):
 class Cell(NamedTuple):
     """Pairs of which one class is of the first group and the other of the second.
 
-    Attributes
-    ----------
-    groups : (int, int)
-        May be the same.
-    places : (p,) int64
-        Places of the pairs among those asked for.
+    The groups may be the same. Places, (p,), are those of the pairs among those asked for.
     """
 
     groups: tuple[int, int]

@@ -53,14 +53,8 @@ class DiskRows:
     ----------
     below : RowTier or None
         Brings rows that are not on disk; None if the tier is put `over` it later.
-    folder : path
-        Folder of the file; made if absent. On a local disk, as locks are not reliable elsewhere.
-    n_variables : int
-        Number of rows, n ≥ 1; each has n values of float32.
-    capacity_bytes : int
-        Most bytes of the file.
-    fingerprint : mapping of str to str, or str
-        What the rows depend on: data, kernel, dtype and variables, not C or labels.
+    folder, n_variables, capacity_bytes, fingerprint
+        Of the file, as `RowFile` has them.
     decision : TierDecision
         Whether to keep rows. If not, no file is made, and all rows are fetched from the tier below.
     queue_bytes : int

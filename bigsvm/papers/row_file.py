@@ -53,7 +53,11 @@ class RowFile:
     Parameters
     ----------
     folder : path
-        Made if absent.
+        Made if absent; on a local disk, as locks are not reliable elsewhere.
+    fingerprint : mapping of str to str, or str
+        What the rows depend on: data, kernel, dtype and variables, not C or labels.
+    n_variables : int
+        Number of rows, n ≥ 1; each has n values of float32.
 
     Attributes
     ----------
