@@ -89,17 +89,12 @@ class WeightedRows:
         """Pieces as they are sent to workers, under names that begin with `name`."""
         start = 0
         for number, piece in enumerate(self.pieces()):
-            rows = _copied(piece.rows)
+            base, places = piece.rows
+            n = len(places)
+            is_all = n == base.shape[0] and bool((places == np.arange(n)).all())
+            rows = base if is_all else base[places]
             yield SentPiece(f"{name}-{number}", start, rows, piece.weights)
-            start += len(piece.rows.places)
-
-
-def _copied(rows: RowsAt) -> Rows:
-    """Rows at some places, alone; not copied if they are all."""
-    base, places = rows
-    n = len(places)
-    is_all = n == base.shape[0] and bool((places == np.arange(n)).all())
-    return base if is_all else base[places]
+            start += n
 
 
 EVALUATIONS_PER_CHECK = 10**8

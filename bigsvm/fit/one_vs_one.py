@@ -83,7 +83,7 @@ class OneVsOneReduction:
         with ExitStack() as stack:
             small = None
             if problem.are_small_solved_together:
-                exact = stack.enter_context(trainer.exact_tiles())
+                exact = stack.enter_context(trainer.tiles.with_threads(1).exact())
                 small = stack.enter_context(
                     SmallPairs(
                         rows, exact, problem.bounds_of_class,

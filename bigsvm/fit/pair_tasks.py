@@ -129,7 +129,7 @@ def _solved(trainer: Trainer, batch: _BatchRows, group: PairGroup) -> list[Solve
     results: list[Solved | None] = [None] * len(group.pairs)
     if group.are_small and about.small is not None:
         with (
-            trainer.exact_tiles() as exact,
+            trainer.tiles.with_threads(1).exact() as exact,
             SmallPairs(
                 batch.held.of, exact, about.problem.bounds_of_class, tol=about.parameters.tol,
                 threads=1, n_bytes=about.small.n_bytes, nu=about.problem.nu,

@@ -278,7 +278,7 @@ class PairTraining:
 
         if count not in self._opened:
             self._opened[count] = self._lanes.open(count)
-        self._lanes.trainer.share_out(
+        self._lanes.trainer.tiles.share_out(
             work, self._opened[count], abandon=lambda: self._ended.append(StopReason.INTERRUPTED)
         )
         if self._ended:

@@ -68,20 +68,15 @@ def drawn_for(
         candidates=candidates, seed=ORDER_SEED,
         block_bytes=int(HELD_SHARE * memory),
     )  # fmt: skip
-    _check_labels_drawn(labels, drawn)
-    return drawn
-
-
-def _check_labels_drawn(labels: NDArray[Any] | None, drawn: DrawnRows) -> None:
-    """Refuse to train on drawn rows that do not have all classes."""
     if labels is None:
-        return
+        return drawn
     n_classes, n_drawn = len(np.unique(labels)), len(np.unique(labels[drawn.drawn]))
     if n_drawn < n_classes:
         raise DataError(
             f"certify is False, and the {drawn.n_rows} random rows that memory holds have "
             f"{n_drawn} of the {n_classes} classes; give more memory, or leave certify out"
         )
+    return drawn
 
 
 def of_all_rows(model: KernelExpansion, drawn: DrawnRows) -> KernelExpansion:

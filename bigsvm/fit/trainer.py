@@ -6,7 +6,7 @@ import copy
 import time
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from bigsvm.training.state import Limits
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from bigsvm.training.result import KnownPoint, TrainingResult
     from bigsvm.training.run import Watch
     from bigsvm.training.saving import Saver
-
-Task = TypeVar("Task")
 
 
 class Trainer:
@@ -68,6 +66,7 @@ class Trainer:
 
     Attributes
     ----------
+    tiles : KernelTiles
     workforce : Workforce or None
         Workers that take part, while this is open; None without a cluster.
     """
@@ -85,7 +84,7 @@ class Trainer:
         self.workforce: Workforce | None = None
         self._stack = ExitStack()
         threads = parameters.n_threads
-        self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
+        self.tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
 
     @property
     def _certifies(self) -> bool:
@@ -96,19 +95,13 @@ class Trainer:
     def with_threads(self, threads: int) -> Trainer:
         """Make one with some of the threads, to be used at the same time as others of this one."""
         some = copy.copy(self)
-        some._tiles = self._tiles.with_threads(threads)
+        some.tiles = self.tiles.with_threads(threads)
         some.workforce = None
         return some
 
-    def share_out(
-        self, work: Callable[[Task], None], tasks: Sequence[Task], *, abandon: Callable[[], None]
-    ) -> None:
-        """Do all tasks on the threads, the caller's among them; see `Team.share_out`."""
-        self._tiles.share_out(work, tasks, abandon=abandon)
-
     def __enter__(self) -> Self:
         self._stack.enter_context(one_blas_thread())
-        self._stack.enter_context(self._tiles)
+        self._stack.enter_context(self.tiles)
         if self._hooks.client is not None:
             self.workforce = workforce_of(self._hooks)
             self._stack.callback(self.workforce.close)
@@ -134,7 +127,7 @@ class Trainer:
         ball = dual.searched
         searches = not dual.in_float64 and start is None
         if ball and searches and Search.is_next(saver, dual, source.n_rows):
-            search = search_of(ball.solver)(source, dual, self._tiles, plan, parameters, **control)
+            search = search_of(ball.solver)(source, dual, self.tiles, plan, parameters, **control)
             reason = search.run()
             # Far points fill a core set first, and do not make a model by themselves.
             goes_on = reason is StopReason.CORE_FULL or (parameters.certify and reason in ENDS)
@@ -157,22 +150,18 @@ class Trainer:
 
     def dual(self, source: RowSource, formulation: Formulation, plan: TrainingPlan) -> BoxDual:
         """Make the dual of a problem of one function."""
-        return make_dual(source, formulation, self._tiles, plan, self._parameters)
+        return make_dual(source, formulation, self.tiles, plan, self._parameters)
 
     def job(self, source: RowSource) -> Job:
         """Describe the kernel, and the rows of a source, for workers."""
-        tiles = self._tiles
+        tiles = self.tiles
         return Job(source.portable(), tiles.kernel, tiles.centre, tiles.offset, source.is_sparse)
-
-    def exact_tiles(self) -> AbstractContextManager[KernelTiles]:
-        """Make tiles in float64 that have one thread; close them after use."""
-        return self._tiles.with_threads(1).exact()
 
     def exact_outputs(
         self, source: RowSource, beta: F8, plan: TrainingPlan, rows: I8 | None = None
     ) -> F8:
         """``K @ beta`` at all rows of a source, or at ascending `rows`, in float64."""
-        with self._tiles.exact() as tiles:
+        with self.tiles.exact() as tiles:
             gather = WorkingRows(source).gather
             exact = Exact(Products(source), tiles, gather, at_once=plan.exact_rows)
             return exact.outputs(np.arange(source.n_rows) if rows is None else rows, beta)
@@ -196,23 +185,23 @@ class Trainer:
         `point`, which has its outputs; `watch` is that of the search that led there.
         """
         parameters = self._parameters
-        if dual.in_float64 and self._tiles.dtype != np.float64:
+        if dual.in_float64 and self.tiles.dtype != np.float64:
             some, problem = copy.copy(self), dual.formulation
             width = self._kernel.dimensions(source.n_columns) + (problem.offset > 0)
             plan = planned_in_float64(plan, width, n_outputs=problem.n_outputs)
-            with self._tiles.exact() as some._tiles:
+            with self.tiles.exact() as some.tiles:
                 return some.decompose(
                     source, dual, plan,
                     saver=saver, limits=limits, listener=listener, start=start, point=point,
                 )  # fmt: skip
         run = Run(
-            source, dual, self._tiles, plan, start=start, point=point, watch=watch,
+            source, dual, self.tiles, plan, start=start, point=point, watch=watch,
             seed=parameters.seed, limits=limits, listener=listener, saver=saver,
         )  # fmt: skip
         executor = None
         if self.workforce is not None:
             executor = ClusterExecutor(
-                self.workforce, source, self._tiles, block_bytes=plan.block_bytes
+                self.workforce, source, self.tiles, block_bytes=plan.block_bytes
             )
         choice = choice_for(run, parameters, certify=self._certifies)
         return Decomposition(run, tol=parameters.tol, choice=choice, executor=executor).run()

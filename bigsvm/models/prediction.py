@@ -104,16 +104,12 @@ def stream(
             kernel, centre=centre, threads=threads, dtype=np.float32 if single else np.float64
         )
         stack.enter_context(tiles)
-        sparse = source.is_sparse
-        packed = Packed(
-            tiles, vectors, coefficients, for_sparse_rows=sparse, most_bytes=block_bytes
-        )
+        how: dict[str, Any] = {"for_sparse_rows": source.is_sparse, "most_bytes": block_bytes}
+        packed = Packed(tiles, vectors, coefficients, **how)
         if single and packed.rounding() > ENOUGH:
             del packed  # before the other layout takes as much memory
             tiles = stack.enter_context(tiles.exact())
-            packed = Packed(
-                tiles, vectors, coefficients, for_sparse_rows=sparse, most_bytes=block_bytes
-            )
+            packed = Packed(tiles, vectors, coefficients, **how)
         report = on_progress or (lambda done: None)
         if workforce is not None:
             del packed  # workers lay out their own

@@ -7,7 +7,6 @@ which rows a run leaves out.
 from __future__ import annotations
 
 import logging
-import math
 from typing import NamedTuple
 
 logger = logging.getLogger(__name__)
@@ -24,10 +23,8 @@ the time to write it."""
 
 
 class TierDecision(NamedTuple):
-    """Seconds to compute and read a kernel row, NaN if unknown; whether rows are kept on disk."""
+    """Whether rows are kept on disk, and why, in a sentence."""
 
-    compute_seconds: float
-    read_seconds: float
     keep: bool
     reason: str
 
@@ -41,17 +38,16 @@ def decide(*, compute_seconds: float, row_bytes: int) -> TierDecision:
         f"{1e3 * read_seconds:.2g} ms to read: rows are "
         f"{'kept on disk' if keep else 'computed again, not kept on disk'}"
     )
-    return TierDecision(compute_seconds, read_seconds, keep, reason)
+    return TierDecision(keep, reason)
 
 
 def kept_earlier() -> TierDecision:
     """Keep rows, as an earlier run has."""
-    reason = "kernel rows of an earlier run are on disk: rows are kept on disk"
-    return TierDecision(math.nan, math.nan, keep=True, reason=reason)
+    return TierDecision(True, "kernel rows of an earlier run are on disk: rows are kept on disk")
 
 
 def not_kept(error: OSError) -> TierDecision:
     """Return the decision after an error of the disk, and log it."""
     reason = f"the disk cannot be used ({error}): kernel rows are computed again"
     logger.warning("%s", reason)
-    return TierDecision(math.nan, math.nan, keep=False, reason=reason)
+    return TierDecision(False, reason)

@@ -284,7 +284,7 @@ def test_a_kernel_matrix(moons):
 
 def test_kernel_rows_on_disk_are_those_of_other_formulations(tmp_path, monkeypatch):
     """Plain K, as C-SVC has it: nothing is added where there is no bias."""
-    keep = TierDecision(1.0, 0.5, True, "as the test says")
+    keep = TierDecision(True, "as the test says")
     monkeypatch.setattr("bigsvm.papers.disk.decide", lambda **seconds: keep)
     X, y = make_moons(1500, noise=0.3, random_state=0)
     options = {

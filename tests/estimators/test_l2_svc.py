@@ -457,7 +457,7 @@ def test_all_rows_as_one_working_set(moons):
 
 def test_kernel_rows_on_disk_are_not_those_of_another_formulation(tmp_path, monkeypatch):
     """Ours are of K + 1, and of K where no bias is one of the weights."""
-    keep = TierDecision(1.0, 0.5, True, "as the test says")
+    keep = TierDecision(True, "as the test says")
     monkeypatch.setattr("bigsvm.papers.disk.decide", lambda **seconds: keep)
     X, y = make_moons(1500, noise=0.3, random_state=0)
     options = {

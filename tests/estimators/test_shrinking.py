@@ -109,7 +109,5 @@ def test_shrinking_is_on_by_default_where_few_kernel_rows_fit(monkeypatch, tmp_p
     assert not shrinks(kernel_rows=29, shrinking=False)
     on_disk = {"disk_cache": "9MB", "cache_dir": str(tmp_path)}
     assert shrinks(kernel_rows=29, **on_disk)  # rows so cheap are not kept
-    monkeypatch.setattr(
-        "bigsvm.papers.disk.decide", lambda **_: TierDecision(1.0, 0.1, True, "kept")
-    )
+    monkeypatch.setattr("bigsvm.papers.disk.decide", lambda **_: TierDecision(True, "kept"))
     assert not shrinks(kernel_rows=29, **on_disk)

@@ -41,7 +41,7 @@ def seen(monkeypatch):
     solve = ClassPairs.solve
 
     def watched(self, pair, rows, trainer, plan, **others):
-        found.append((pair, threading.get_ident(), trainer._tiles.threads))
+        found.append((pair, threading.get_ident(), trainer.tiles.threads))
         return solve(self, pair, rows, trainer, plan, **others)
 
     monkeypatch.setattr(ClassPairs, "solve", watched)

@@ -13,7 +13,7 @@ from bigsvm.papers.disk import DiskRows
 
 N = 30
 HEADER = TABLE = 4096
-KEPT = TierDecision(1.0, 0.1, keep=True, reason="as the test wants it")
+KEPT = TierDecision(keep=True, reason="as the test wants it")
 NOT_KEPT = KEPT._replace(keep=False)
 FINGERPRINT = {"data": "d41d8cd9", "kernel": "rbf(gamma=0.5)"}
 

@@ -93,7 +93,7 @@ def test_a_refusal_is_as_if_nothing_had_been_given(tmp_path, make, refusal, monk
     folder = tmp_path / "rows"
     if refusal == "disk":
         no_disk(folder)
-        monkeypatch.setattr(disk, "decide", lambda **_: TierDecision(1.0, 0.1, True, "kept"))
+        monkeypatch.setattr(disk, "decide", lambda **_: TierDecision(True, "kept"))
     refused = make(disk_cache="100MB", cache_dir=folder, **SCARCE).fit(X, Y)
     assert_same_model(refused.model_, alone.model_)
     for name in ("n_iter", "n_kernel_evaluations", "row_misses", "row_reads", "n_sweeps"):
@@ -111,7 +111,7 @@ def test_a_resumed_run_keeps_to_what_was_decided(tmp_path, keeps, n_steps, monke
     """Though another machine, or rows that another run has left, would lead to the contrary."""
 
     def deciding(keep):
-        monkeypatch.setattr(disk, "decide", lambda **_: TierDecision(1.0, 0.1, keep, "as told"))
+        monkeypatch.setattr(disk, "decide", lambda **_: TierDecision(keep, "as told"))
 
     def train(name, hooks=None, **options):
         parameters = TrainingParameters(

@@ -81,7 +81,7 @@ def test_ratios_are_taken_within_a_turn():
 @pytest.mark.parametrize("keep", [True, False])
 def test_tier_is_used_as_decided(keep, monkeypatch, tmp_path, table_of, capsys, classes):
     """Whatever it decides, steps are the same; what is kept serves another C."""
-    said = TierDecision(1.0, 0.1, keep=keep, reason="as the test wants it")
+    said = TierDecision(keep=keep, reason="as the test wants it")
     monkeypatch.setattr(disk, "decide", lambda **_: said)
     disk_tier.touched.cache_clear()
     given = ["--rows", "300", "--repeats", "1", "--folder", str(tmp_path)]

@@ -383,7 +383,7 @@ class Disk:
     def __init__(self, folder, monkeypatch, *, keep):
         monkeypatch.setattr(
             "bigsvm.papers.disk.decide",
-            lambda **seconds: TierDecision(1.0, 0.5, keep, "as the test says"),
+            lambda **seconds: TierDecision(keep, "as the test says"),
         )
         self._cache = DiskCache(
             folder, capacity_bytes=1 << 26, fingerprint={"data": "blobs"}, value_seconds=1e-9
