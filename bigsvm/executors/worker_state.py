@@ -85,7 +85,7 @@ class Process:
     """What a worker process keeps: jobs, units of rows, packed partners."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self.units, self.packed = _Kept(), _Kept()
         self.memory = LEAST_KEPT_BYTES
@@ -95,7 +95,7 @@ class Process:
         with self.lock:
             if sent.name not in self.jobs:
                 while len(self.jobs) >= JOBS_KEPT:
-                    self._forget(next(iter(self.jobs)))
+                    self.forget(next(iter(self.jobs)))
                 try:
                     job = pickle.loads(sent.pickled)
                 except DataCorruptionError:
@@ -113,13 +113,10 @@ class Process:
     def forget(self, name: str) -> None:
         """Drop all that is kept of a job."""
         with self.lock:
-            self._forget(name)
-
-    def _forget(self, name: str) -> None:
-        self.jobs.pop(name, None)
-        self.units.drop(lambda key: key[0] == name)
-        self.packed.drop(lambda key: key[0] == name)
-        give_back_freed_memory()
+            self.jobs.pop(name, None)
+            self.units.drop(lambda key: key[0] == name)
+            self.packed.drop(lambda key: key[0] == name)
+            give_back_freed_memory()
 
 
 class OpenJob:

@@ -108,10 +108,21 @@ def make_dual(
         "rows_at_once": parameters.rows_at_once,
         "in_float64": coarse > 1.0,
     }
-    if formulation.is_ball:
-        ball = cast("BallFormulation", formulation)
-        return _ball_dual(source, ball, tiles, parameters, rule, largest, **common)
-    return BoxDual(formulation, rule, **common)
+    if not formulation.is_ball:
+        return BoxDual(formulation, rule, **common)
+
+    def lacking() -> F8:
+        chosen = source.sample_indices(LARGEST_RANK + TRIED, seed=parameters.seed)
+        rows, places = rows_at(sampled_rows(source, chosen))
+        mixed = np.random.default_rng(parameters.seed).permutation(places)
+        return lack(tiles, RowsAt(rows, mixed), min(LARGEST_RANK, len(places) // 2))
+
+    ball = cast("BallFormulation", formulation)
+    # D is that of rows of weight 1, of a sample of the rows.
+    return BallDual(
+        ball, rule, Solver(parameters.solver), largest + 1.0 / ball.largest_penalty,
+        None if whole else lacking, tol=parameters.ball_tol, **common,
+    )  # fmt: skip
 
 
 def _inverse_ridge(formulation: Formulation, n_rows: int) -> float:
@@ -138,28 +149,3 @@ def _largest_diagonal(
     rows = sampled_rows(source, source.sample_indices(SAMPLE, seed=parameters.seed))
     partners = Partners(tiles.values, rows, for_sparse_rows=source.is_sparse)
     return float(tiles.values.diagonal(partners.norms).max())
-
-
-def _ball_dual(
-    source: RowSource,
-    formulation: BallFormulation,
-    tiles: KernelTiles,
-    parameters: TrainingParameters,
-    rule: int,
-    diagonal: float,
-    **common: Any,
-) -> BallDual:
-    """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
-
-    def lacking() -> F8:
-        chosen = source.sample_indices(LARGEST_RANK + TRIED, seed=parameters.seed)
-        rows, places = rows_at(sampled_rows(source, chosen))
-        mixed = np.random.default_rng(parameters.seed).permutation(places)
-        return lack(tiles, RowsAt(rows, mixed), min(LARGEST_RANK, len(places) // 2))
-
-    largest = diagonal + 1.0 / formulation.largest_penalty
-    lack_of = None if parameters.working_set == "all" else lacking
-    return BallDual(
-        formulation, rule, Solver(parameters.solver), largest, lack_of,
-        tol=parameters.ball_tol, **common,
-    )  # fmt: skip
