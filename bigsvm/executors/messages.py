@@ -48,16 +48,10 @@ class Ascending(NamedTuple):
 
 
 class SentPiece:
-    """Rows and weights under a name of their own, as they are sent to workers.
+    """Rows, (p, d), and weights, (p,) or (p, k), as they are sent to workers.
 
-    Parameters
-    ----------
-    name : str
-        Unique: packed partners are kept under it.
-    start : int
-        Place of the first row among all that are sent.
-    rows : (p, d)
-    weights : (p,) or (p, k)
+    The name is unique, as packed partners are kept under it; `start` is the place of the first row
+    among all that are sent.
     """
 
     def __init__(self, name: str, start: int, rows: Rows, weights: Weights) -> None:

@@ -22,16 +22,10 @@ PART_BYTES = 4 << 20
 
 
 class Part:
-    """A part of a value; of a class of its own, as Dask takes tuples apart.
+    """A part of a value, of that name; of a class of its own, as Dask takes tuples apart.
 
-    Parameters
-    ----------
-    name : str
-        Name of the value.
-    pieces : list of (int, (m,) uint8)
-        Bytes, and which of the buffers of the pickled value they are from.
-    rows : (m, d) or None
-        Some of the rows that belong to the value.
+    Its pieces are bytes, (m,) uint8, with the number of the buffer of the pickled value they are
+    from; `rows` are some of the rows that belong to the value.
     """
 
     def __init__(

@@ -87,14 +87,7 @@ def why_apart(
 
 
 class PointOfFits(NamedTuple):
-    """Where a run of several fits ended; a run with another C can start there.
-
-    Attributes
-    ----------
-    known : KnownPoint
-        Of the variables, in the order of training.
-    C : float
-    """
+    """Where a run of several fits ended; one with another C can start there."""
 
     known: KnownPoint
     C: float

@@ -52,14 +52,7 @@ SomeFunctions = TypeVar("SomeFunctions", bound=Functions)
 
 
 class FunctionsReduction(ABC, Generic[SomeFunctions]):
-    """The way of several functions that one run trains.
-
-    Attributes
-    ----------
-    name : str
-    offset : float
-        Of all functions.
-    """
+    """The way of several functions that one run trains; all have the same offset."""
 
     def __init__(self, parameters: TrainingParameters, problem: SomeFunctions) -> None:
         self._parameters, self._problem = parameters, problem

@@ -142,14 +142,7 @@ def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
 
 
 class Trained(NamedTuple, Generic[Result]):
-    """What a run has led to, and what models of it have in common.
-
-    Attributes
-    ----------
-    result
-        As the problems' `run` returns it.
-    centre : (d,) float64 or None
-    """
+    """What a run has led to, as the problems' `run` returns it, and what its models share."""
 
     result: Result
     source: RowSource
