@@ -136,10 +136,13 @@ class Swept(NamedTuple):
 
     Attributes
     ----------
+    sweep : int
     gap : float
         KKT gap over all rows.
     tol : float
         Where it has to get to.
+    objective : float
+    n_support, n_bounded : int
     seconds : float
         Time of training so far, earlier processes included.
     cpu_idle : float or None
