@@ -63,17 +63,11 @@ def fold(
 
     Parameters
     ----------
-    workforce : Workforce
     source : RowSource
         Rows that workers can read themselves, as `RowSource.portable` returns them.
-    spans : sequence of (int, int)
-        First row, and one past the last, of each span.
     function : callable
-        Of a module: given the rows of a span and what follows, returns an array.
-    arguments : callable
-        Given a span, returns what follows, a tuple of arrays.
-    expected : Expected
-        What the function returns.
+        Of a module: given the rows of a span and what `arguments` returns of it, a tuple of arrays,
+        returns an array.
     """
     workforce.wait_for_workers()
     sent = workforce.open_job(Job(source, None, None, 0.0, source.is_sparse))

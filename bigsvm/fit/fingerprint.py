@@ -41,14 +41,10 @@ class Recorded(NamedTuple):
 
     Attributes
     ----------
-    formulation : str
     per_row : (n,) array, and (n,) float64 or None
         Labels or targets, and weights.
     chosen : mapping
         Parameters of the problem, as `Problem.chosen` returns them.
-    class_weights
-        Recorded as `repr` shows them.
-    others : mapping of str to str
     """
 
     formulation: str

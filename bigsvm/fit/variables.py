@@ -149,17 +149,9 @@ def _ordered(groups: Groups, order: I8) -> Groups:
 
 
 class DecisionFunction(NamedTuple):
-    """The decision function that a run has led to.
+    """The decision function that a run has led to; `extras` are `Finished.found`.
 
-    Attributes
-    ----------
-    support : (p,) int64
-        Rows of the problem with a coefficient, ascending.
-    coefficients : (p,) float64
-    intercept : float
-    extras : dict
-        `Finished.found`.
-    certificate : Certificate
+    Rows of the problem with a coefficient are ascending, (p,).
     """
 
     support: I8

@@ -6,14 +6,9 @@ from bigsvm.errors import DataError
 
 
 def check_number(n_columns: int, n_features: int, *, model_of_libsvm: bool) -> None:
-    """Refuse rows of another number of columns.
+    """Refuse rows of another number of columns than the training data.
 
-    Parameters
-    ----------
-    n_columns, n_features : int
-        Of the rows, and of the training data.
-    model_of_libsvm : bool
-        Whether the model is of LIBSVM's text, which does not say how many columns there were.
+    A model of LIBSVM's text does not say how many there were.
     """
     if n_columns == n_features:
         return

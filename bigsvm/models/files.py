@@ -37,15 +37,7 @@ times as much."""
 
 
 def write_model(attributes: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write the attributes of a `KernelExpansion` to one file or object, whole or not at all.
-
-    Raises
-    ------
-    ModelError
-        The file cannot be written.
-    StoreError
-        The URL cannot be written to.
-    """
+    """Write the attributes of a model to one file or object; see `KernelExpansion.save`."""
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
@@ -59,15 +51,7 @@ def write_model(attributes: Mapping[str, Any], path: str | os.PathLike[str]) -> 
 
 
 def read_model(path: str | os.PathLike[str], make: Callable[..., Model]) -> Model:
-    """Read the attributes of a model from its file, check every byte of it, and `make` it.
-
-    Raises
-    ------
-    ModelError
-        Not a bigsvm model, damaged, or written by a newer version.
-    StoreError
-        The URL cannot be read.
-    """
+    """Read the attributes of a model from its file and `make` it; see `KernelExpansion.load`."""
     try:
         with file_to_read(path, "path") as source:
             return _read(source, path, make)

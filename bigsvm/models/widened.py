@@ -19,14 +19,8 @@ def widened(model: KernelExpansion, n_columns: int) -> KernelExpansion:
 
     The values of rows in these columns count in the kernel, as in LIBSVM: they are part of the
     distance to a support vector. If the model scales rows, it sets these columns to 0, as
-    ``svm-scale -r`` does.
-
-    Parameters
-    ----------
-    model : KernelExpansion
-    n_columns : int
-        Columns of the rows that it will predict; of a kernel matrix without the numbers in front.
-        Fewer than those of the model change nothing.
+    ``svm-scale -r`` does. The columns of a kernel matrix are counted without the numbers in front;
+    fewer than those of the model change nothing.
     """
     more = n_columns - model.n_features
     if more <= 0:

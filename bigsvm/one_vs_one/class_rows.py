@@ -40,15 +40,9 @@ class Batch(NamedTuple):
 
 
 class PairRows(NamedTuple):
-    """The rows of two classes.
+    """The rows of two classes: which of all they are, ascending, and their signs, (m,) both.
 
-    Attributes
-    ----------
-    source : RowSource
-    rows : (m,) integers
-        Which of all rows they are, ascending.
-    sign : (m,) int8
-        −1 for rows of the first class, +1 for those of the second.
+    The sign is −1 for rows of the first class, +1 for those of the second.
     """
 
     source: RowSource
@@ -177,12 +171,7 @@ class ClassRows:
 class HeldClasses(NamedTuple):
     """Rows of some classes in memory, or of all classes where they are.
 
-    Attributes
-    ----------
-    of : ClassRows
-    source : RowSource
-    rows : (m,) integers or None
-        Which of all rows the source has, ascending; None for all.
+    `rows`, (m,), are those of all rows that the source has, ascending; None for all.
     """
 
     of: ClassRows
