@@ -58,7 +58,8 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for)
     if name not in _HOMES:
         raise AttributeError(f"module 'bigsvm' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -258,9 +258,8 @@ def plan_training(
     elif gram >= SMALLEST_GRAM and for_rows > 0:
         active = int(min(n_rows, for_rows / row_bytes))
         exact = max(1, int(min(2 * n_rows, for_rows / row_bytes)) // 2)
-        size, widest = (
-            min(active, _most_variables(gram, share)) for share in (SHARE_HELD, LEAST_SHARE_HELD)
-        )
+        size = min(active, _most_variables(gram, SHARE_HELD))
+        widest = min(active, _most_variables(gram, LEAST_SHARE_HELD))
     # A working set never needs more than all of its kernel rows.
     gram = max(min(gram, max(4 * _padded(widest) * widest, SMALLEST_GRAM)), 0)
     projected = {
@@ -307,8 +306,10 @@ def packed_bytes(n_columns: int, bytes_per_row: float) -> float:
 def _most_variables(gram_bytes: int, share: float) -> int:
     """Most variables such that this share of their kernel rows fits."""
     padded = _padded(int(math.sqrt(gram_bytes / (4 * share))))
-    widths = [width for width in (padded, padded - 1024) if width]
-    return max(min(width, int(gram_bytes / (4 * width * share))) for width in widths)
+    most = 0
+    for width in range(max(padded - 1024, 1024), padded + 1, 1024):
+        most = max(most, min(width, int(gram_bytes / (4 * width * share))))
+    return most
 
 
 def _padded(size: int) -> int:

@@ -14,19 +14,21 @@ A kind is one of
 - ``[kind, kind]``, a list of two values;
 - ``{"a": kind, "b": kind}``, an object of these fields and no others;
 - ``(kind, kind)``, a value of one of these kinds;
+- ``Within(least, most)``, a number from one to the other;
 - a function that says whether a value is right.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bigsvm.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -50,13 +52,17 @@ def is_number(value: object) -> bool:
     return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
 
 
-def within(least: float, most: float) -> Callable[[Any], bool]:
-    """Return the kind of numbers from `least` to `most`, which NaN is not."""
-    return lambda value: is_number(value) and least <= value <= most
+@dataclass(frozen=True)
+class Within:
+    """The kind of numbers from `least` to `most`, which NaN is not; perhaps of whole ones only."""
+
+    least: float
+    most: float
+    is_whole: bool = False
 
 
 _MOST = math.nextafter(math.inf, 0)
-FINITE, AMOUNT = within(-_MOST, _MOST), within(0, _MOST)
+FINITE, AMOUNT = Within(-_MOST, _MOST), Within(0, _MOST)
 """Numbers that are finite, and those of 0 or more."""
 
 
@@ -65,7 +71,10 @@ def is_kind(value: Any, kind: Kind) -> bool:  # noqa: ANN401 (as JSON has it)
     if kind is None:
         return value is None
     if isinstance(kind, tuple):
-        return any(is_kind(value, one) for one in kind)
+        return any(map(is_kind, repeat(value), kind))
+    if isinstance(kind, Within):
+        known = type(value) is int if kind.is_whole else is_number(value)
+        return known and bool(kind.least <= value <= kind.most)
     if isinstance(kind, set):
         return (isinstance(value, str) or is_count(value)) and value in kind
     if isinstance(kind, list):
@@ -73,12 +82,12 @@ def is_kind(value: Any, kind: Kind) -> bool:  # noqa: ANN401 (as JSON has it)
             return False
         return all(map(is_kind, value, kind if len(kind) > 1 else repeat(kind[0])))
     if isinstance(kind, dict) and isinstance(value, dict) and str in kind:
-        return all(is_kind(item, kind[str]) for item in value.values())
+        return all(map(is_kind, value.values(), repeat(kind[str])))
     if isinstance(kind, dict):
         return (
             isinstance(value, dict)
             and value.keys() == kind.keys()
-            and all(is_kind(value[name], one) for name, one in kind.items())
+            and all(map(is_kind, map(value.get, kind), kind.values()))
         )
     if kind in (int, float):
         return is_count(value) if kind is int else is_number(value)

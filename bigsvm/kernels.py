@@ -166,14 +166,12 @@ class Kernel(ABC):
     @property
     def recorded(self) -> str:
         """The class, all fields and what they compute, for fingerprints; `repr` may hide some."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
-        # Other values may look different in another process; the identity has them.
-        values = (
-            f"{name}={value!r}"
-            if isinstance(value, int | float | str)
-            else f"{name}={type(value).__name__}"
-            for name, value in held.items()
-        )
+        values = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            # Other values may look different in another process; the identity has them.
+            is_plain = isinstance(value, int | float | str)
+            values.append(f"{field.name}={repr(value) if is_plain else type(value).__name__}")
         identity = identity_of_kernel(self)
         computes = "" if identity is None else f" {identity}"
         return f"{type(self).__qualname__}({', '.join(values)}){computes}"
@@ -308,6 +306,11 @@ class Precomputed(Kernel):
         return np.array(dots, dtype=np.float64)
 
 
+def takes_kernel_matrix(kernel: object) -> bool:
+    """Whether the rows for this kernel, or the one of this name, are rows of a kernel matrix."""
+    return kernel == Precomputed.name or isinstance(kernel, Precomputed)
+
+
 def identity_of_kernel(kernel: Kernel, *, versions: bool = True) -> str | None:
     """Tell what a kernel of one's own computes, as `identity_of` does; None of a built-in one."""
     if type(kernel).__module__ == __name__:
@@ -354,14 +357,15 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
         )
     parameters = {"gamma": float(gamma), "coef0": float(coef0), "degree": int(degree)}
     kind = KERNELS[name]
-    names = [field.name for field in fields(kind)]
-    others = [field for field in names if field not in parameters]
-    if others:
-        raise ParameterError(
-            f"kernel {name!r} has the parameter {others[0]}, which a name does not give; pass an "
-            f"instance: kernel={kind.__name__}({others[0]}=...)"
-        )
-    return kind(**{field: parameters[field] for field in names})
+    own = {}
+    for field in fields(kind):
+        if field.name not in parameters:
+            raise ParameterError(
+                f"kernel {name!r} has the parameter {field.name}, which a name does not give; pass "
+                f"an instance: kernel={kind.__name__}({field.name}=...)"
+            )
+        own[field.name] = parameters[field.name]
+    return kind(**own)
 
 
 def kernel_from(description: Mapping[str, Any]) -> Kernel:

@@ -9,7 +9,7 @@ PROGRAM = """
 import os, signal, sys, threading, time
 import numpy as np
 import bigsvm
-from bigsvm.gram import team
+from bigsvm.gram import spans
 from numba.core.compiler_lock import global_compiler_lock
 held = threading.Event()
 def load():

@@ -1,4 +1,4 @@
-"""Print what a call enters: files, functions and lines of bigsvm, and how often it enters data/.
+"""Print what a call enters: files, functions, lines of bigsvm, and how often it enters the data.
 
     python tools/way.py > tools/way.txt
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ROOT = Path(bigsvm.__file__).parent
-HEADERS = ("call", "files", "lines", "functions", "depth", "entries into data/")
+HEADERS = ("call", "files", "lines", "functions", "depth", "entries into data")
+OF_DATA = tuple(f"{ROOT / room}{os.sep}" for room in ("data", "conversion"))
+"""The rooms of rows on their way in."""
 
 
 class Way:
@@ -38,7 +40,7 @@ class Way:
     depth : int
         Most calls of bigsvm inside one another.
     stays : int
-        Calls into data/ from other folders, or from outside of bigsvm.
+        Calls into data/ and conversion/ from other folders, or from outside of bigsvm.
     """
 
     def __init__(self) -> None:
@@ -56,11 +58,10 @@ class Way:
         self.depth = max(self.depth, self._inside)
         self.files.add(name)
         self.functions.add((name, frame.f_code.co_qualname))
-        data = f"{ROOT / 'data'}{os.sep}"
         back = frame.f_back
         while back is not None and not back.f_code.co_filename.startswith(str(ROOT)):
             back = back.f_back  # what NumPy, Dask or the standard library called
-        if name.startswith(data) and not (back and back.f_code.co_filename.startswith(data)):
+        if name.startswith(OF_DATA) and not (back and back.f_code.co_filename.startswith(OF_DATA)):
             self.stays += 1
 
     @property
@@ -97,7 +98,10 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
     grid = {"C": [1, 10], "gamma": [0.1, 0.2]}
     return {
         "SVC.fit(array), two classes": lambda: bigsvm.SVC(gamma=0.1).fit(X, y),
-        "SVC.fit(array), ten classes": lambda: bigsvm.SVC(gamma=0.001).fit(images, digits),
+        # One thread: others take pairs from the one that is followed.
+        "SVC.fit(array), ten classes": lambda: bigsvm.SVC(gamma=0.001, n_jobs=1).fit(
+            images, digits
+        ),
         "SVC.fit(store), checkpoint": lambda: bigsvm.SVC(
             gamma=0.1, checkpoint=new("checkpoint")
         ).fit(store),

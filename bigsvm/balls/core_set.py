@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.duals.ball import BallDual
     from bigsvm.gram import KernelTiles
-    from bigsvm.training.saving import SearchState
+    from bigsvm.training.state import SearchState
 
 REPACKED = 0.25
 """Share of new points from which all are packed again for products; below it, only the new ones."""

@@ -17,8 +17,7 @@ from bigsvm.training import events
 from bigsvm.training.check_saved import RunContent
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.run import Watch
-from bigsvm.training.saving import SearchState
-from bigsvm.training.state import SURROUNDINGS_FAILED, Counters, Limits, Phase, Stopped
+from bigsvm.training.state import SURROUNDINGS_FAILED, Counters, Limits, Phase, SearchState, Stopped
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
@@ -85,7 +84,7 @@ class Search(ABC):
         *,
         limits: Limits,
         listener: events.Listener = events.ignore,
-        saver: Saver,
+        saver: Saver | None,
     ) -> None:
         self._source, self._dual, self._tiles, self._plan = source, dual, tiles, plan
         self._listener, self._saver = listener, saver
@@ -102,7 +101,7 @@ class Search(ABC):
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
         self.core = self._make_core(of_core, tiles, capacity)
-        saved = self._saver.latest(lambda: RunContent(dual, source.n_rows))
+        saved = None if saver is None else saver.latest(RunContent(dual, source.n_rows))
         self.count = Counters(phase=Phase.SEARCH)
         if saved is not None:
             self.count = Counters(**{**saved.values, "phase": Phase.SEARCH})
@@ -134,9 +133,9 @@ class Search(ABC):
         """Look at the next samples; returns why the search ends, if it does."""
 
     @staticmethod
-    def is_next(saver: Saver, dual: Dual[Any], n_rows: int) -> bool:
+    def is_next(saver: Saver | None, dual: Dual[Any], n_rows: int) -> bool:
         """Whether a run has to search: it is new, or was saved during its search."""
-        saved = saver.latest(lambda: RunContent(dual, n_rows))
+        saved = None if saver is None else saver.latest(RunContent(dual, n_rows))
         return saved is None or saved.values["phase"] == Phase.SEARCH
 
     def run(self) -> StopReason:
@@ -161,7 +160,7 @@ class Search(ABC):
                     self._begin(rows)
                 while (reason := self._round(rows)) is None:
                     check_interrupt()
-                    if self._saver.is_due():
+                    if self._saver is not None and self._saver.is_due():
                         self.save()
         except Stopped as stopped:
             reason = stopped.reason
@@ -180,7 +179,8 @@ class Search(ABC):
     def save(self) -> None:
         """Write a generation of the checkpoint."""
         self.watch.account()
-        self._saver.save(*self._state())
+        if self._saver is not None:
+            self._saver.save(*self._state())
 
     def _state(self) -> tuple[SearchState, Counters]:
         """Return the state that a resumed run continues from."""

@@ -16,7 +16,7 @@ import xxhash
 from bigsvm.budget import show_bytes
 from bigsvm.cli.inputs import is_standard_input
 from bigsvm.cli.options import ReadOptions, ZeroBased
-from bigsvm.declared import check_fields, is_kind, within
+from bigsvm.declared import Within, check_fields, is_kind
 from bigsvm.errors import CheckpointError, ParameterError
 from bigsvm.files import open_regular, parse_json, replace_synced
 from bigsvm.parameters.formulations import gap_name
@@ -34,7 +34,7 @@ FORMAT_VERSION = 3
 COUNTS = ("n_sweeps", "rows_done", "n_iter", "n_pairs", "n_finished")
 NUMBERS = ("seconds", "gap", "objective")
 """Counters and numbers of a saved run that are shown."""
-SHOWN = within(-1e300, 1e300)
+SHOWN = Within(-1e300, 1e300)
 """Numbers that are shown: a larger one means that no sweep has computed it yet."""
 NAME = "run.json"
 MOST_BYTES = 1 << 24

@@ -14,11 +14,11 @@ from bigsvm.conversion.callables import CalledBatches
 from bigsvm.conversion.columns import Columns
 from bigsvm.conversion.parts import files_of
 from bigsvm.conversion.writing import memory_bytes
-from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.place import Place
 from bigsvm.data.schema import KEY
 from bigsvm.data.signatures import HEAD_BYTES
 from bigsvm.data.store import open_place
+from bigsvm.data.workspace import workspace_at
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

@@ -18,13 +18,14 @@ from bigsvm.conversion.writing import (
     check_seed,
     memory_bytes,
 )
-from bigsvm.data.far_workspace import workspace_at
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.place import Place
 from bigsvm.data.row_values import WHICH_ORDER, check_y_order
 from bigsvm.data.shuffle import shuffle_keys
-from bigsvm.data.sources import ArrayRows, as_row_source, as_store
+from bigsvm.data.sources import as_row_source, as_store
 from bigsvm.data.store import Store, open_place
 from bigsvm.data.store_writer import RowBatch, StoreWriter
+from bigsvm.data.workspace import workspace_at
 from bigsvm.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def write_store(
         raise ParameterError(f"dtype={dtype!r}; it must be one of float32, float64")
     budget = memory_bytes(memory)
     batches: Batches
-    if is_source(X) and (callable(X) or isinstance(y, str)):
+    if (callable(X) or isinstance(y, str)) and is_source(X):
         asked = Asked.of(y, sample_weight, features=columns, rows=rows, memory=memory)
         batches = batches_of(X, asked)
     elif columns is not None or rows is not None:
@@ -154,7 +155,8 @@ def write_store(
         )
     else:
         store = as_store(X)
-        check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
+        if y_order is not None:
+            check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
         if store is not None:
             y = _in_order_of(store, y, "y", y_order)
             if sample_weight is not None:

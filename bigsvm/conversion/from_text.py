@@ -21,12 +21,12 @@ from bigsvm.conversion.writing import (
     memory_bytes,
     write_spool,
 )
-from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.place import Place
 from bigsvm.data.rows import make_csr
 from bigsvm.data.shuffle import Spool, bits_for
 from bigsvm.data.store import Store, open_place
 from bigsvm.data.store_writer import RowBatch
+from bigsvm.data.workspace import workspace_at
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.processors import default_threads
 

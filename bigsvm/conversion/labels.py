@@ -9,7 +9,7 @@ import numpy as np
 
 from bigsvm.conversion.label_words import ClassNames, Words
 from bigsvm.conversion.writing import check_class_names
-from bigsvm.data.row_values import in_memory
+from bigsvm.data.in_memory import in_memory
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:

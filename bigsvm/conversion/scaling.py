@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bigsvm.budget import show_bytes
 from bigsvm.conversion.writing import ConversionProgress, OnProgress, check_columns, memory_bytes
-from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.place import Place, lies_below
 from bigsvm.data.scaler import choose_scaler
 from bigsvm.data.schema import DENSE
 from bigsvm.data.store import Store, open_place, open_store
 from bigsvm.data.store_writer import RowBatch, StoreWriter
 from bigsvm.data.views import ScaledRows
+from bigsvm.data.workspace import workspace_at
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

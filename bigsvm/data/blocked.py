@@ -6,12 +6,20 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xxhash
 
 from bigsvm.data.row_source import RowSource
-from bigsvm.data.rows import as_csr, bytes_of, check_finite, is_sparse, refuse_masked, stack_rows
+from bigsvm.data.rows import (
+    Digest,
+    as_csr,
+    bytes_of,
+    check_finite,
+    check_indices,
+    check_shape,
+    is_sparse,
+    refuse_masked,
+    stack_rows,
+)
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
-from bigsvm.errors import DataError
 from bigsvm.interruption import check_interrupt, checked_between
 
 if TYPE_CHECKING:
@@ -23,42 +31,6 @@ if TYPE_CHECKING:
 
 SIZED_BLOCKS = 4
 """Sparse blocks read to estimate the bytes of a row: reading all would cost a pass."""
-
-
-class Digest:
-    """Hash of rows in order; it does not depend on the blocks they come in."""
-
-    def __init__(self) -> None:
-        self._parts = [xxhash.xxh3_128(), xxhash.xxh3_128(), xxhash.xxh3_128()]
-
-    def add(self, rows: Rows) -> None:
-        """Take in the next rows."""
-        block = rows
-        if is_sparse(block):
-            arrays = [
-                block.data,
-                block.indices.astype(np.int64),
-                np.diff(block.indptr).astype(np.int64),
-            ]
-        else:
-            arrays = [np.ascontiguousarray(block)]
-        for part, array in zip(self._parts, arrays, strict=False):
-            if array.size:
-                part.update(array.data.cast("B"))
-
-    def parts(self) -> list[str]:
-        """Hashes of the arrays of the rows."""
-        return [part.hexdigest() for part in self._parts]
-
-    def result(self, source: RowSource) -> str:
-        """Hash of the rows and of how `source` describes them."""
-        return fingerprint_of_parts(source, self.parts())
-
-
-def fingerprint_of_parts(source: RowSource, parts: list[str]) -> str:
-    """Hash of the hashes of parts, and of how `source` describes its rows."""
-    head = f"{source.n_rows} {source.n_columns} {source.dtype.name} {source.is_sparse}"
-    return xxhash.xxh3_128_hexdigest(" ".join([head, *parts]).encode())
 
 
 class BlockedRows(RowSource):
@@ -224,7 +196,7 @@ class BlockedRows(RowSource):
             check_finite(block, start)
             statistics.add(block)
             digest.add(block)
-        return statistics.result(), digest.result(self)
+        return statistics.result(), self._hash_of_parts(digest.parts())
 
 
 def converted(block: Any, dtype: np.dtype[Any], *, sparse: bool) -> Any:
@@ -244,25 +216,3 @@ def converted(block: Any, dtype: np.dtype[Any], *, sparse: bool) -> Any:
 def size_of_csr(rows: Any) -> tuple[int, int, int]:
     """Entries, rows and bytes of a column number of CSR rows."""
     return rows.nnz, rows.shape[0], rows.indices.itemsize
-
-
-def check_shape(n_rows: int, n_columns: int) -> None:
-    """Refuse a table without rows or columns.
-
-    Raises
-    ------
-    DataError
-    """
-    if n_rows < 1 or n_columns < 1:
-        raise DataError(f"X has shape ({n_rows}, {n_columns}); it must have rows and columns")
-
-
-def check_indices(indices: NDArray[np.int64], n_rows: int) -> None:
-    """Refuse row numbers out of range.
-
-    Raises
-    ------
-    IndexError
-    """
-    if len(indices) and (np.min(indices) < 0 or np.max(indices) >= n_rows):
-        raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {n_rows}")

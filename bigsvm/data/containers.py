@@ -6,20 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-import numpy as np
-
 from bigsvm.budget import HELD_SHARE, READER_CHUNKS, show_bytes
-from bigsvm.data.frames import (
-    FrameTable,
-    frame_names,
-    is_arrow,
-    is_dask_frame,
-    is_frame,
-    is_pandas,
-    names_of,
-    sparse_columns,
-)
-from bigsvm.data.rows import float_type, is_instance, is_sparse
+from bigsvm.data.frames import FrameTable, frame_names, is_dask_frame, is_frame, names_of
+from bigsvm.data.in_memory import is_copied_in_blocks
+from bigsvm.data.rows import is_instance, is_sparse
 from bigsvm.data.schema import KEY
 from bigsvm.data.tables import ArrayTable, CsrTable, SparseTable
 from bigsvm.data.zarr_chunks import check_array
@@ -41,7 +31,6 @@ _CHUNKS = 4
 """Decoded chunks that a budget must hold: one and its stored bytes exist beside two slices."""
 BLOCKS_OF_A_PASS = 7
 """Blocks counted for a single pass: two exist at once, each with its source and its copies."""
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_dask_array(X: object) -> TypeGuard[da.Array]:
@@ -75,26 +64,15 @@ def is_lazy(X: object) -> bool:
     return is_dask_array(X) or is_zarr_array(X) or is_dask_frame(X)
 
 
-def is_streamed(X: Any, memory: int) -> bool:
-    """Whether the rows of `X`, which is not a store, are read in blocks instead of as one array.
-
-    Parameters
-    ----------
-    X
-        As `as_row_source` takes it.
-    memory : int
-        Bytes that a run may take. A container in memory that must be copied is read in blocks if
-        the copy would take a larger share than `HELD_SHARE`.
-    """
-    if not isinstance(X, np.ndarray) and (
+def is_stored_or_lazy(X: object) -> bool:
+    """Whether the rows of `X`, which is no store and no array, are read or computed in blocks."""
+    return (
         is_lazy(X)
         or is_anndata(X)
         or is_instance(X, "h5py", "Dataset", "Group")
         or is_instance(X, "zarr", "Group")
         or is_instance(X, "anndata.abc", "CSRDataset", "CSCDataset")
-    ):
-        return True
-    return _can_be_sliced(X) and copied_bytes(X) > HELD_SHARE * memory
+    )
 
 
 def open_table(X: Any, *, memory: int | None, allow_missing: bool) -> Table | None:
@@ -120,7 +98,7 @@ def open_table(X: Any, *, memory: int | None, allow_missing: bool) -> Table | No
         return _open_group(X.group, allow_missing=allow_missing)
     if is_instance(X, "zarr", "Group") or is_instance(X, "h5py", "Group"):
         return _open_group(X, allow_missing=allow_missing)
-    if memory is None or not _can_be_sliced(X) or not is_streamed(X, memory):
+    if memory is None or not is_copied_in_blocks(X, memory):
         return None
     if is_frame(X):
         return FrameTable(X)
@@ -254,71 +232,6 @@ def fits(block_bytes: float, all_bytes: float, memory: int, *, once: bool = Fals
     return all_bytes <= HELD_SHARE * memory or counted <= memory
 
 
-def copied_bytes(X: Any) -> int:
-    """Bytes of the copy that is made of a container in memory; 0 if it is used as it is."""
-    if isinstance(X, np.ndarray):
-        as_it_is = X.dtype.kind not in "buif" or (X.dtype in _FLOATS and X.flags.c_contiguous)
-        return 0 if as_it_is else X.size * float_type(X.dtype).itemsize
-    if is_sparse(X):
-        if X.format == "csr" and X.dtype in _FLOATS and X.has_canonical_format:
-            return 0
-        return int(X.nnz * 12 + 8 * X.shape[0])
-    if is_pandas(X):
-        return _copied_of_pandas(X)
-    if is_frame(X):
-        return int(X.num_rows * X.num_columns * 8 if is_arrow(X) else X.height * X.width * 8)
-    if isinstance(X, list | tuple) and X and hasattr(X[0], "__len__"):
-        return 8 * len(X) * len(X[0])
-    return 0
-
-
-def check_copy(X: Any, memory: int | None) -> None:
-    """Refuse a container in memory whose copy in another form takes more than half of the budget.
-
-    Raises
-    ------
-    MemoryBudgetError
-        The message names a form that needs no copy.
-    """
-    copied = 0 if memory is None else copied_bytes(X)
-    if memory is None or copied <= memory // 2 or _can_be_sliced(X):
-        return
-    if is_sparse(X):
-        what, way = f"a {X.format.upper()} matrix", "X.tocsr()"
-        if X.format == "csr":
-            what, way = "CSR, but not in order", "it after X.sum_duplicates()"
-    elif is_pandas(X):
-        what, way = "a frame of sparse columns", "X.sparse.to_coo().tocsr()"
-    else:
-        what, way = f"a {type(X).__name__}", "numpy.asarray(X, dtype=float)"
-    raise MemoryBudgetError(
-        f"X is {what}, of which a copy would take {show_bytes(copied)} of memory={memory}; give "
-        f"{way}"
-    )
-
-
 def names_of_columns(X: Any) -> tuple[str, ...] | None:
     """Names of the columns of a container; None if it has none."""
     return matrix_of_anndata(X)[1] if is_anndata(X) else frame_names(X)
-
-
-def _can_be_sliced(X: Any) -> bool:
-    """Whether a container in memory can be converted a slice of rows at a time."""
-    if isinstance(X, np.ndarray):
-        return X.ndim == 2 and X.dtype.kind in "buif"
-    if is_sparse(X):
-        return bool(X.format == "csr" and X.dtype.kind in "buif")
-    return not sparse_columns(X) if is_pandas(X) else is_frame(X)
-
-
-def _copied_of_pandas(X: Any) -> int:
-    n_rows, n_columns = map(int, X.shape)
-    kinds = set(X.dtypes)
-    if kinds and sparse_columns(X):
-        return int(sum(X.iloc[:, i].sparse.npoints for i in range(n_columns)) * 28)
-    if len(kinds) == 1 and next(iter(kinds)) in _FLOATS and n_rows > 1:
-        # Views of one block of memory share it; two copies would not.
-        some, again = X.iloc[:2].to_numpy(), X.iloc[:2].to_numpy()
-        if np.shares_memory(some, again) and some.flags.c_contiguous:
-            return 0
-    return n_rows * n_columns * 8

@@ -12,15 +12,12 @@ import numpy as np
 
 from bigsvm.data.blocked import (
     BlockedRows,
-    Digest,
-    check_shape,
     converted,
-    fingerprint_of_parts,
     size_of_csr,
 )
 from bigsvm.data.remote_blocks import RemoteBlocks
 from bigsvm.data.row_source import DASK_BLOCK_BYTES
-from bigsvm.data.rows import bytes_of, check_finite, float_type, is_sparse
+from bigsvm.data.rows import Digest, bytes_of, check_finite, check_shape, float_type, is_sparse
 from bigsvm.data.statistics import ColumnStatistics, Moments, Statistics, may_be_listed, moments_of
 from bigsvm.errors import ClusterError, DataError
 from bigsvm.interruption import check_interrupt
@@ -239,7 +236,7 @@ class DaskRows(BlockedRows):
                 for part in moments:
                     statistics.merge(part)
                 hashes += parts
-            self._survey_result = statistics.result(), fingerprint_of_parts(self, hashes)
+            self._survey_result = statistics.result(), self._hash_of_parts(hashes)
         return self._survey_result
 
 

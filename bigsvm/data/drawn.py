@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
+from bigsvm.data.in_memory import HeldRows
 from bigsvm.data.rows import stack_rows
-from bigsvm.data.views import HeldRows
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:

@@ -26,11 +26,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.data.objects import Objects
-from bigsvm.data.place import Folder, Place, Prefix
 from bigsvm.data.schema import MAKING, NAME
-from bigsvm.data.workspace import Workspace
-from bigsvm.errors import ParameterError, StoreError
-from bigsvm.files import local_path, parse_json
+from bigsvm.errors import StoreError
+from bigsvm.files import parse_json
 from bigsvm.folders import temporary_folder
 from bigsvm.interruption import CHECK_SECONDS, GivenUpError, GivingUp, check_interrupt, checked_by
 
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
+
+    from bigsvm.data.place import Prefix
 
 logger = logging.getLogger(__name__)
 
@@ -52,44 +52,6 @@ _CLEARING_SECONDS = 10.0
 _PREFIX = "bigsvm-store-"
 _OF_STORES = re.compile(r"(X|y|row|sample_weight|statistics|scaler)/.*")
 """Names of objects below a store, besides its root metadata and ``.making``."""
-
-
-def workspace_at(
-    place: Place, *, overwrite: bool, cache_dir: str | os.PathLike[str] | None
-) -> Workspace | FarWorkspace:
-    """Make the workspace for a new store.
-
-    Parameters
-    ----------
-    place : Place
-        Where the store is to be.
-    overwrite : bool
-        Replace a store in a folder; refused at a URL.
-    cache_dir : path or None
-        Folder for temporary files of a store at a URL; None is the system's.
-
-    Raises
-    ------
-    ParameterError
-        One of them has no meaning at this place, or nothing can be written there.
-    """
-    if isinstance(place, Folder):
-        if cache_dir is not None:
-            raise ParameterError(
-                f"cache_dir is for stores at URLs, and temporary files of {place} are beside it; "
-                "leave it out"
-            )
-        return Workspace(place.path, overwrite=overwrite)
-    if not isinstance(place, Prefix):
-        raise AssertionError(place)
-    if overwrite:
-        raise ParameterError(
-            f"overwrite=True with {place}: a store on object storage cannot be replaced, as "
-            "readers would see parts of both; give another name, or delete it first"
-        )
-    return FarWorkspace(
-        place, cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir")
-    )
 
 
 class FarWorkspace:

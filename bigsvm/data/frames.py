@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from bigsvm.data.blocked import check_shape
-from bigsvm.data.rows import float_type, is_instance
+from bigsvm.data.rows import check_shape, float_type, is_instance
 from bigsvm.data.tables import Table
 from bigsvm.errors import DataError
 

@@ -23,7 +23,7 @@ from bigsvm.data.schema import (
     checksum,
     fingerprints,
 )
-from bigsvm.declared import FINITE, check_fields, is_count
+from bigsvm.declared import FINITE, Within, check_fields, is_count
 from bigsvm.errors import DataCorruptionError, StoreError, brief
 from bigsvm.files import parse_json
 
@@ -150,8 +150,8 @@ ATTRIBUTES = {
     "dtype": {"float32", "float64"},
     "layout": {DENSE, CSR},
     "shuffled": bool,
-    "seed": (lambda seed: type(seed) is int and 0 <= seed < 2**64, None),
-    "label_counts": ([[FINITE, lambda n_rows: is_count(n_rows) and n_rows > 0]], None),
+    "seed": (Within(0, 2**64 - 1, is_whole=True), None),
+    "label_counts": ([[FINITE, Within(1, 2**63 - 1, is_whole=True)]], None),
     # Those of very large values are infinite or NaN.
     **dict.fromkeys(("mean", "variance"), float),
     "sources": [str],

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.core import wide
+from bigsvm.data.in_memory import HeldRows
 from bigsvm.data.row_source import DerivedRows
 from bigsvm.data.rows import make_csr
-from bigsvm.data.views import HeldRows
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
 from bigsvm.data.rows import RowBlock, rows_at
 from bigsvm.interruption import GivingUp, in_this_context
@@ -163,6 +164,11 @@ class RowSource(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """Return a short hash of the content: equal only for equal rows in equal order."""
+
+    def _hash_of_parts(self, parts: Iterable[str]) -> str:
+        """Hash of the hashes of parts, and of how the rows are described."""
+        head = f"{self.n_rows} {self.n_columns} {self.dtype.name} {self.is_sparse}"
+        return xxhash.xxh3_128_hexdigest(" ".join([head, *parts]).encode())
 
     def original_rows(self) -> NDArray[np.int64]:
         """Return the number that each row had in its input, (n_rows,) int64, from 0."""

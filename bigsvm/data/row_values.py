@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from bigsvm.data.dask_rows import client_of
 from bigsvm.data.rows import refuse_masked
 from bigsvm.errors import DataError, ParameterError
 
@@ -48,39 +46,6 @@ class RowValues:
 
     def __len__(self) -> int:
         return len(self.values)
-
-
-def in_memory(values: Any, name: str, client: Any = None) -> Any:
-    """Give labels or weights of Dask, or of another library of arrays, as an array of NumPy.
-
-    Parameters
-    ----------
-    values : any
-    name : str
-        What messages call them.
-    client : distributed.Client, optional
-        As for `client_of`; without one, Dask's current scheduler computes.
-
-    Raises
-    ------
-    DataError
-        NumPy cannot read them, or they have values under a mask.
-    """
-    # Values are not of Dask where it has not been imported; importing it takes 4 MB.
-    dask = sys.modules.get("dask")
-    if dask is not None and dask.is_dask_collection(values):
-        values = values.compute(scheduler=client_of(values, client))
-    if not isinstance(values, np.ndarray) and hasattr(values, "__array_namespace__"):
-        try:
-            array = np.asarray(values)
-            values = array if array.ndim else np.from_dlpack(values)
-        except (TypeError, ValueError, RuntimeError, BufferError) as error:
-            raise DataError(
-                f"{name} is a {type(values).__name__} that NumPy cannot read ({error}); give it as "
-                "an array of NumPy"
-            ) from None
-    refuse_masked(values, name)
-    return values
 
 
 def check_order(order: str, name: str = "order") -> None:
@@ -126,15 +91,13 @@ def to_input_order(values: NDArray[Any], original_rows: NDArray[np.int64]) -> ND
     return values[np.argsort(original_rows, kind="stable")]
 
 
-def check_y_order(y_order: Order | None, given: Iterable[Any], *, beside_store: bool) -> None:
+def check_y_order(y_order: Order, given: Iterable[Any], *, beside_store: bool) -> None:
     """Refuse an order of labels and weights that would be ignored.
 
     Raises
     ------
     ParameterError
     """
-    if y_order is None:
-        return
     check_order(y_order, "y_order")
     if not beside_store:
         raise ParameterError(

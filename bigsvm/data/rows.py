@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
+import xxhash
 
 from bigsvm.errors import DataError
 
@@ -88,12 +89,12 @@ def refuse_masked(values: object, name: str) -> None:
     ------
     DataError
     """
-    several = values if isinstance(values, list | tuple) else (values,)
-    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in several):
-        raise DataError(
-            f"{name} has values under a mask, which are no data; leave their rows out, or put "
-            f"numbers in their place, as {name}.filled(0) does"
-        )
+    for part in values if isinstance(values, list | tuple) else (values,):
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            raise DataError(
+                f"{name} has values under a mask, which are no data; leave their rows out, or put "
+                f"numbers in their place, as {name}.filled(0) does"
+            )
 
 
 def place_not_finite(rows: Rows) -> tuple[int, int] | None:
@@ -169,3 +170,51 @@ def bytes_of(rows: Any) -> int:
     if isinstance(rows, np.ndarray):
         return rows.nbytes
     return int(rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)
+
+
+def check_shape(n_rows: int, n_columns: int) -> None:
+    """Refuse a table without rows or columns.
+
+    Raises
+    ------
+    DataError
+    """
+    if n_rows < 1 or n_columns < 1:
+        raise DataError(f"X has shape ({n_rows}, {n_columns}); it must have rows and columns")
+
+
+def check_indices(indices: NDArray[np.int64], n_rows: int) -> None:
+    """Refuse row numbers out of range.
+
+    Raises
+    ------
+    IndexError
+    """
+    if len(indices) and (np.min(indices) < 0 or np.max(indices) >= n_rows):
+        raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {n_rows}")
+
+
+class Digest:
+    """Hash of rows in order; it does not depend on the blocks they come in."""
+
+    def __init__(self) -> None:
+        self._parts = [xxhash.xxh3_128(), xxhash.xxh3_128(), xxhash.xxh3_128()]
+
+    def add(self, rows: Rows) -> None:
+        """Take in the next rows."""
+        block = rows
+        if is_sparse(block):
+            arrays = [
+                block.data,
+                block.indices.astype(np.int64),
+                np.diff(block.indptr).astype(np.int64),
+            ]
+        else:
+            arrays = [np.ascontiguousarray(block)]
+        for part, array in zip(self._parts, arrays, strict=False):
+            if array.size:
+                part.update(array.data.cast("B"))
+
+    def parts(self) -> list[str]:
+        """Hashes of the arrays of the rows."""
+        return [part.hexdigest() for part in self._parts]

@@ -1,4 +1,4 @@
-"""Row sources over arrays in memory and dask arrays, and the choice of the right one."""
+"""The rows of any container that a user may give: the choice of the right source."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import show_bytes
-from bigsvm.data.blocked import Digest, check_indices, check_shape
 from bigsvm.data.containers import (
-    check_copy,
-    copied_bytes,
     fits,
     is_anndata,
     is_dask_array,
@@ -31,157 +28,17 @@ from bigsvm.data.frames import (
     is_pandas,
     sparse_columns,
 )
-from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.rows import (
-    RowsAt,
-    as_csr,
-    check_finite,
-    float_type,
-    is_sparse,
-    make_csr,
-    refuse_masked,
-)
-from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
+from bigsvm.data.in_memory import ArrayRows, check_copy, copied_bytes, refuse_without_rows
+from bigsvm.data.row_source import RowSource
+from bigsvm.data.rows import is_sparse, refuse_masked
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.store_part import StorePart
 from bigsvm.data.tables import TableRows
 from bigsvm.data.zarr_chunks import arrays_below, check_array
 from bigsvm.errors import DataError, MemoryBudgetError
-from bigsvm.interruption import check_interrupt, checked_between
 
 if TYPE_CHECKING:
     import dask.array as da
-    from numpy.typing import NDArray
-
-    from bigsvm.data.rows import Rows
-
-_PASS_BYTES = 4 << 20
-"""Rows looked at together in a pass over an array in memory: they fit the last-level cache."""
-
-
-class ArrayRows(RowSource):
-    """Rows of an array or a scipy.sparse matrix in memory; neither is copied if it need not be.
-
-    Parameters
-    ----------
-    X : (n_rows, n_columns) array or scipy.sparse matrix
-        float32 and float64 are kept, smaller types become float32, others float64. A read-only
-        memory map is fine.
-
-    Raises
-    ------
-    DataError
-        If it has not two dimensions, no rows, no columns, or other than real numbers.
-    """
-
-    def __init__(self, X: Any) -> None:
-        self._rows: Any
-        if is_sparse(X):
-            self._rows = as_csr(X, float_type(X.dtype))
-        else:
-            array = np.asarray(X)
-            if array.ndim != 2:
-                raise DataError(
-                    f"X has {array.ndim} dimensions; it must have two (rows and columns): use "
-                    "X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row"
-                )
-            self._rows = np.ascontiguousarray(array, dtype=float_type(array.dtype))
-        self.n_rows, self.n_columns = map(int, self._rows.shape)
-        check_shape(self.n_rows, self.n_columns)
-        self.dtype = self._rows.dtype
-        self.is_sparse = is_sparse(self._rows)
-        self.is_shuffled = False
-        self.row_alignment = 1
-        item = self.dtype.itemsize
-        self.bytes_per_row = float(
-            self._rows.nnz / self.n_rows * (item + self._rows.indices.itemsize) + 8
-            if self.is_sparse
-            else self.n_columns * item
-        )
-        self._statistics: Statistics | None = None
-        self._fingerprint: str | None = None
-
-    @property
-    def bytes_read(self) -> int:
-        """Always 0: all rows are in memory."""
-        return 0
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``, whose values are a view."""
-        if not 0 <= start <= stop <= self.n_rows:
-            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
-        if start == 0 and stop == self.n_rows:
-            rows: Rows = self._rows
-        elif self.is_sparse:  # scipy copies what it slices
-            indptr = self._rows.indptr[start : stop + 1]
-            entries = slice(indptr[0], indptr[-1])
-            values, indices = self._rows.data[entries], self._rows.indices[entries]
-            rows = make_csr(values, indices, indptr - indptr[0], self.n_columns)
-        else:
-            rows = self._rows[start:stop]
-        return rows
-
-    def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices`."""
-        check_indices(indices, self.n_rows)
-        check_interrupt()
-        rows: Rows = self._rows[np.asarray(indices, np.int64)]
-        return rows
-
-    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
-        """Rows at `indices`, where they are."""
-        check_indices(indices, self.n_rows)
-        check_interrupt()
-        return RowsAt(self._rows, indices)
-
-    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur; None if all columns are kept."""
-        return (
-            self._survey().columns if may_be_listed(self.n_columns, sparse=self.is_sparse) else None
-        )
-
-    def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column."""
-        return self._survey().mean
-
-    def total_variance(self) -> float:
-        """Variance of all entries of X."""
-        return self._survey().total_variance()
-
-    def fingerprint(self) -> str:
-        """Hash of the bytes."""
-        if self._fingerprint is None:
-            digest = Digest()
-            for start in checked_between(range(0, self.n_rows, self._step())):
-                digest.add(self.read(start, min(start + self._step(), self.n_rows)))
-            self._fingerprint = digest.result(self)
-        return self._fingerprint
-
-    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Rows as a Dask array."""
-        # 13 MB that training does without.
-        import dask.array as da
-
-        rows = min(self.rows_per_block(2 * block_bytes), self.n_rows)
-        return da.from_array(
-            self._rows,
-            chunks=(rows, self.n_columns),
-            name=f"bigsvm-array-{self.fingerprint()}-{rows}",
-            asarray=False,
-        )
-
-    def _step(self) -> int:
-        return self.rows_per_block(2 * _PASS_BYTES)
-
-    def _survey(self) -> Statistics:
-        if self._statistics is None:
-            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for start in checked_between(range(0, self.n_rows, self._step())):
-                rows = self.read(start, min(start + self._step(), self.n_rows))
-                check_finite(rows, start)
-                statistics.add(rows)
-            self._statistics = statistics.result()
-        return self._statistics
 
 
 def as_store(X: Any) -> Store | StorePart | None:
@@ -258,25 +115,6 @@ def as_row_source(
     source.feature_names = frame_names(X)
     source.copied_bytes = copied_bytes(X)
     return source
-
-
-def refuse_without_rows(X: Any) -> None:
-    """Refuse what has no rows that can be read by their numbers.
-
-    Raises
-    ------
-    DataError
-    """
-    if hasattr(X, "__next__"):
-        raise DataError(
-            f"X is an iterator ({type(X).__name__}), which gives its rows only once; give an array "
-            "of them"
-        )
-    if hasattr(X, "__dask_graph__"):
-        raise DataError(
-            f"X is a {type(X).__name__} of Dask, which is no table; give an array or a data frame "
-            "of Dask, as its to_dataframe makes of a bag"
-        )
 
 
 def _as_array(X: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.core import moments, wide
+from bigsvm.core import wide
 from bigsvm.data.rows import is_sparse
 from bigsvm.errors import DataError, MemoryBudgetError
 
@@ -160,10 +160,10 @@ def _moments_of_csr(rows: Any) -> Moments:
     n, d = rows.shape
     filled, mean, deviations = np.zeros(d, np.int64), np.zeros(d), np.zeros(d)
     minimum, maximum = np.full(d, np.inf), np.full(d, -np.inf)
-    if not moments.add_entries(rows.indices, rows.data, filled, mean, minimum, maximum):
+    if not wide.add_entries(rows.indices, rows.data, filled, mean, minimum, maximum):
         raise DataError(f"X has a column number that is not one of its {d} columns")
     mean /= n
-    moments.add_deviations(rows.indices, rows.data, mean, deviations)
+    wide.add_deviations(rows.indices, rows.data, mean, deviations)
     deviations += (n - filled) * mean**2
     for extreme, keep in ((minimum, np.minimum), (maximum, np.maximum)):
         extreme[filled < n] = keep(extreme[filled < n], 0.0)

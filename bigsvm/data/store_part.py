@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import OR_LEAVE_OUT, RowValues, in_order_of
 from bigsvm.data.statistics import may_be_listed, statistics_of
+from bigsvm.data.views import ChosenRows
 from bigsvm.errors import DataError
 from bigsvm.interruption import checked_between
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.data.blocked import BlockedRows, check_shape
+from bigsvm.data.blocked import BlockedRows
 from bigsvm.data.row_source import DASK_BLOCK_BYTES
-from bigsvm.data.rows import as_csr, float_type, is_sparse, make_csr
+from bigsvm.data.rows import as_csr, check_shape, float_type, is_sparse, make_csr
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:

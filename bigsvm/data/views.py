@@ -1,4 +1,4 @@
-"""Views: rows of another source that are held in memory, or scaled as they are read."""
+"""Views: rows of another source that are chosen, or scaled as they are read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
-from bigsvm.budget import HELD_SHARE
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, DerivedRows
 from bigsvm.data.rows import place_not_finite
-from bigsvm.data.sources import ArrayRows
 from bigsvm.data.statistics import Statistics, statistics_of
 from bigsvm.errors import DataError
 from bigsvm.interruption import checked_between
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.data.remote_blocks import RemoteBlocks
+    from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.data.scaler import Scaler
@@ -31,56 +29,6 @@ _PASS_BYTES = 16 << 20
 """Bytes of blocks in the pass for statistics; a store has them without a pass."""
 _FILLED_ROW_BYTES = 16 << 20
 """Most columns of sparse rows that scaling may fill: a sparse row may have 2**31 - 1 columns."""
-
-
-class HeldRows(DerivedRows):
-    """All rows of a source, read once and kept in memory.
-
-    Parameters
-    ----------
-    source : RowSource
-    rows : (n_rows, n_columns)
-        All rows of the source.
-    """
-
-    def __init__(self, source: RowSource, rows: Rows) -> None:
-        super().__init__(source)
-        self._rows = ArrayRows(rows)
-        self.row_alignment = 1
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``; a view, if they are dense."""
-        return self._rows.read(start, stop)
-
-    def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices`."""
-        return self._rows.take(indices)
-
-    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
-        """Rows at `indices`, where they are."""
-        return self._rows.lend(indices)
-
-    def portable(self) -> RowSource | None:
-        """Return the source that these rows were read from, if another process can read it."""
-        return self._source.portable()
-
-    def remote_blocks(self) -> RemoteBlocks | None:
-        """Blocks of the source on workers."""
-        return self._source.remote_blocks()
-
-    def sample_indices(
-        self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
-        """Choose the same random rows as the source that is not held in memory."""
-        return self._source.sample_indices(count, seed=seed, candidates=candidates)
-
-
-def hold(source: RowSource, memory: int) -> RowSource:
-    """Keep the rows of a source that costs reading, where they take a small share of `memory`."""
-    size = source.n_rows * source.bytes_per_row
-    if source.row_alignment <= 1 or size > HELD_SHARE * memory:
-        return source
-    return HeldRows(source, source.read_whole())
 
 
 class ScaledRows(DerivedRows):
@@ -242,3 +190,67 @@ def in_scale_of(source: RowSource, scaler: Scaler | None) -> RowSource:
             "scaled, or scale that with --like and the model"
         )
     return source
+
+
+class ChosenRows(DerivedRows):
+    """Rows `chosen` of a source, where taking them is cheap.
+
+    Parameters
+    ----------
+    source : RowSource
+        With `row_alignment` 1; or with any, where `chosen` ascends.
+    chosen : (n_rows,) integers
+        Distinct rows, in the order they get here.
+    in_random_order : bool
+        Whether that order is random; the order of the source does not matter.
+    """
+
+    def __init__(
+        self, source: RowSource, chosen: Indices, *, in_random_order: bool = False
+    ) -> None:
+        super().__init__(source)
+        self._chosen = chosen
+        self.n_rows = len(chosen)
+        self.is_shuffled = source.is_shuffled or in_random_order
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``."""
+        if not 0 <= start <= stop <= self.n_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        return self._source.take(self._chosen[start:stop].astype(np.int64))
+
+    def take(self, indices: NDArray[np.int64]) -> Rows:
+        """Rows at `indices`."""
+        return self._source.take(self._places(indices))
+
+    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        return self._source.lend(self._places(indices))
+
+    def _places(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        if len(indices) and (np.min(indices) < 0 or np.max(indices) >= self.n_rows):
+            raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {self.n_rows}")
+        return self._chosen[indices].astype(np.int64)
+
+    def portable(self) -> RowSource | None:
+        """Return the choice among the rows of the source, if another process can read it.
+
+        None where `chosen` does not ascend: a block of such rows is in all chunks of a store.
+        """
+        source, chosen = self._source.portable(), self._chosen
+        if source is None or not bool((chosen[1:] > chosen[:-1]).all()):
+            return None
+        return ChosenRows(source, chosen)
+
+    def fingerprint(self) -> str:
+        """Hash of the source's and of the choice."""
+        chosen = xxhash.xxh3_128_hexdigest(self._chosen.data)
+        return xxhash.xxh3_128_hexdigest(f"{self._source.fingerprint()} {chosen}".encode())
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input."""
+        return self._source.original_rows()[self._chosen]
+
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Rows as a Dask array."""
+        return self._source.as_dask(block_bytes=block_bytes)[self._chosen]

@@ -14,10 +14,11 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from bigsvm.data.far_workspace import FarWorkspace
 from bigsvm.data.metadata import is_store
-from bigsvm.data.place import Folder
-from bigsvm.errors import StoreError
-from bigsvm.files import exchange, sync_directory, sync_tree, temporary_prefix
+from bigsvm.data.place import Folder, Place, Prefix
+from bigsvm.errors import ParameterError, StoreError
+from bigsvm.files import exchange, local_path, sync_directory, sync_tree, temporary_prefix
 from bigsvm.folders import folders_like, lock_left, make_folder, remove_folder
 
 if TYPE_CHECKING:
@@ -26,6 +27,44 @@ if TYPE_CHECKING:
 
 _OLD = "old"
 _REMOVED = "removed"
+
+
+def workspace_at(
+    place: Place, *, overwrite: bool, cache_dir: str | os.PathLike[str] | None
+) -> Workspace | FarWorkspace:
+    """Make the workspace for a new store.
+
+    Parameters
+    ----------
+    place : Place
+        Where the store is to be.
+    overwrite : bool
+        Replace a store in a folder; refused at a URL.
+    cache_dir : path or None
+        Folder for temporary files of a store at a URL; None is the system's.
+
+    Raises
+    ------
+    ParameterError
+        One of them has no meaning at this place, or nothing can be written there.
+    """
+    if isinstance(place, Folder):
+        if cache_dir is not None:
+            raise ParameterError(
+                f"cache_dir is for stores at URLs, and temporary files of {place} are beside it; "
+                "leave it out"
+            )
+        return Workspace(place.path, overwrite=overwrite)
+    if not isinstance(place, Prefix):
+        raise AssertionError(place)
+    if overwrite:
+        raise ParameterError(
+            f"overwrite=True with {place}: a store on object storage cannot be replaced, as "
+            "readers would see parts of both; give another name, or delete it first"
+        )
+    return FarWorkspace(
+        place, cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir")
+    )
 
 
 class Workspace:

@@ -129,8 +129,9 @@ class Problem(ABC):
         CheckpointError
             A field is neither a plain value nor recorded in an entry.
         """
-        parameters = {name: getattr(self, name) for name in self.chosen_names()}
-        for name, value in parameters.items():
+        parameters = {}
+        for name in self.chosen_names():
+            value = parameters[name] = getattr(self, name)
             if not isinstance(value, Real | str | np.bool_ | None):
                 raise CheckpointError(
                     f"field {name!r} of {type(self).__name__} is a {type(value).__name__}, for "

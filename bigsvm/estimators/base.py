@@ -31,11 +31,10 @@ from bigsvm.estimators.watching import (
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.advice import scaling_hint
 from bigsvm.fit.train import train_model
-from bigsvm.kernels import Precomputed
+from bigsvm.kernels import Precomputed, takes_kernel_matrix
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import check_value, declaration_of
 from bigsvm.parameters.formulations import FormulationName, gap_name
-from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
@@ -135,7 +134,9 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         told = {"estimator": self, "X": X, "y": y, "metadata": metadata}
         task = self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(**told)
-        of_worker = worker_bytes(client, worker_memory)
+        of_worker = None
+        if client is not None or worker_memory is not None:
+            of_worker = worker_bytes(client, worker_memory)
         source, labels, weights = self._training_data(X, y, sample_weight, y_order, client)
         label_type = None if labels is None else labels.dtype
         start = self._start(labels)
@@ -145,10 +146,10 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         parameters, keeper = self._parameters(), folder_of_checkpoints(self)
         if keeper is not None:
             parameters.checkpoint = _path("folder", keeper.folder)
-        with StoppedByCtrlC() as stop, FitWatch(self, task) as watch:
+        with StoppedByCtrlC() as stop, FitWatch(self, task, stop) as watch:
             hooks = Hooks(
                 listener=watch,
-                interrupted=lambda: stop.requested() or watch.has_stopped(),
+                interrupted=watch.has_stopped,
                 client=client,
                 worker_memory=of_worker,
                 checkpoint_of=None if keeper is None else keeper.folder_of,
@@ -156,8 +157,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             model = train_model(
                 source, last_reference.pop(), weights, parameters, hooks, start=start
             )
-            if not stop.requested():
-                model = watch.tasks.explained(model)
+            model = watch.explained(model)
             self._adopt(model)
             if label_type is not None and label_type.kind == "U":
                 # As scikit-learn has it: of objects only where `y` was.
@@ -308,18 +308,15 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
     def _parameters(self) -> TrainingParameters:
         check_value(SharedArguments.__dataclass_fields__["verbose"], self.verbose)
         given = self.get_params(deep=False)
-        passed = given.keys() - CONVERTED - self._own_parameters
-        used = {
-            name
-            for name, field in FIELDS.items()
-            if declaration_of(field).is_used_by(self._formulation)
-        }
-        for name in sorted(passed - used):
-            raise ParameterError(
-                f"{type(self).__name__} has the parameter {name!r}, which training of "
-                f"{self._formulation} does not use; remove it, or name it in _own_parameters if "
-                "only the estimator uses it"
-            )
+        passed = {}
+        for name in sorted(given.keys() - CONVERTED - self._own_parameters):
+            if name not in FIELDS or not declaration_of(FIELDS[name]).is_used_by(self._formulation):
+                raise ParameterError(
+                    f"{type(self).__name__} has the parameter {name!r}, which training of "
+                    f"{self._formulation} does not use; remove it, or name it in _own_parameters "
+                    "if only the estimator uses it"
+                )
+            passed[name] = given[name]
         return TrainingParameters(
             formulation=self._formulation,
             seed=_seed(self.random_state),
@@ -327,7 +324,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             threads=None if self.n_jobs is None else count_threads(self.n_jobs),
             checkpoint=_path("checkpoint", self.checkpoint),
             max_seconds=float("inf") if self.max_time is None else self.max_time,
-            **{name: given[name] for name in passed},
+            **passed,
         )
 
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:

@@ -10,19 +10,25 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigsvm.budget import parse_bytes
-from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.containers import is_lazy, is_named, is_streamed, is_zarr_array, names_of_columns
+from bigsvm.data.containers import (
+    is_lazy,
+    is_named,
+    is_stored_or_lazy,
+    is_zarr_array,
+    names_of_columns,
+)
 from bigsvm.data.frames import is_dask_frame
+from bigsvm.data.in_memory import ArrayRows, check_in_memory, is_copied_in_blocks, types_for
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, to_input_order
 from bigsvm.data.rows import check_finite
-from bigsvm.data.sources import ArrayRows, as_row_source, as_store, dask_array
+from bigsvm.data.sources import as_row_source, as_store, dask_array
+from bigsvm.data.store import Store
 from bigsvm.data.store_part import StorePart
-from bigsvm.data.views import in_scale_of
+from bigsvm.data.views import ChosenRows, in_scale_of
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import SharedArguments
 from bigsvm.estimators.lazily import evaluated_beside_frame, evaluated_lazily, in_input_order
-from bigsvm.estimators.training_rows import check_in_memory, types_for
 from bigsvm.models.widened import widened
 from bigsvm.processors import count_threads
 
@@ -101,9 +107,10 @@ class EvaluatesRows(SharedArguments):
         order : {"store", "input"}
             Order of the result for a store or its rows; other containers have one order.
         """
-        check_order(order)
+        if order != "store":
+            check_order(order)
         memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
-        if is_named(X):
+        if not isinstance(X, np.ndarray | RowSource | Store) and is_named(X):
             # Imported here, as rows in memory do not need it.
             from bigsvm.conversion.formats import features_of, is_source
 
@@ -120,7 +127,8 @@ class EvaluatesRows(SharedArguments):
             model = self._model_of(X.n_columns)
             values = _evaluate_blocks(model, X, evaluate, threads, memory // 8)
             return to_input_order(values, X.original_rows()) if order == "input" else values
-        store = as_store(X)
+        is_array = isinstance(X, np.ndarray)
+        store = None if is_array else as_store(X)
         if store is not None:
             rows = store.rows
             model = self._model_of(rows.n_columns)
@@ -135,7 +143,7 @@ class EvaluatesRows(SharedArguments):
             # Blocks no longer know whether they are scaled.
             values = evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
             return in_input_order(values, rows) if order == "input" else values
-        if not isinstance(X, np.ndarray) and is_lazy(X):
+        if not is_array and is_lazy(X):
             if is_zarr_array(X):
                 array = as_row_source(X, memory=memory).as_dask()
             else:
@@ -144,7 +152,7 @@ class EvaluatesRows(SharedArguments):
             model.check_columns(array.shape[1], None, names_of_columns(X))
             evaluated = evaluated_beside_frame if is_dask_frame(X) else evaluated_lazily
             return evaluated(X if is_dask_frame(X) else array, model, evaluate, of_none)
-        if is_streamed(X, memory):
+        if (not is_array and is_stored_or_lazy(X)) or is_copied_in_blocks(X, memory):
             source = as_row_source(X, memory=memory)
             model = self._model_of(source.n_columns)
             return _evaluate_blocks(model, source, evaluate, threads, memory // 8)

@@ -10,11 +10,17 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from bigsvm.budget import check_labels_fit, parse_bytes
-from bigsvm.data.containers import check_copy, copied_bytes, is_streamed
-from bigsvm.data.frames import check_numbers, frame_type, is_frame
-from bigsvm.data.row_values import check_y_order, in_memory
-from bigsvm.data.rows import refuse_masked
-from bigsvm.data.sources import ArrayRows, as_row_source, as_store, refuse_without_rows
+from bigsvm.data.containers import is_stored_or_lazy
+from bigsvm.data.in_memory import (
+    ArrayRows,
+    check_in_memory,
+    copied_bytes,
+    in_memory,
+    is_copied_in_blocks,
+    types_for,
+)
+from bigsvm.data.row_values import check_y_order
+from bigsvm.data.sources import as_row_source, as_store
 from bigsvm.errors import DataError
 from bigsvm.estimators.arguments import SharedArguments
 
@@ -41,14 +47,15 @@ class TakesTrainingRows(SharedArguments):
         source: RowSource
         labels: Any
         memory = parse_bytes(self.memory)
-        opened = self._opened(X, y, sample_weight)
+        is_array = isinstance(X, np.ndarray)
+        opened = None if is_array else self._opened(X, y, sample_weight)
         if opened is not None:
             X, y, sample_weight = opened
-        store = as_store(X)
+        store = None if is_array else as_store(X)
         y = in_memory(y, "y", client) if self._needs_y else None
         sample_weight = in_memory(sample_weight, "sample_weight", client)
-        given = (y, sample_weight)
-        check_y_order(y_order, given, beside_store=store is not None)
+        if y_order is not None:
+            check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
         if store is not None:
             source = store.rows
             check_labels_fit(memory, source.n_rows)
@@ -58,7 +65,11 @@ class TakesTrainingRows(SharedArguments):
                 if sample_weight is None
                 else store.beside(sample_weight, "sample_weight", y_order)
             )
-        elif opened is not None or is_streamed(X, memory):
+        elif (
+            opened is not None
+            or (not is_array and is_stored_or_lazy(X))
+            or is_copied_in_blocks(X, memory)
+        ):
             if y is None and self._needs_y:
                 raise DataError(f"y is None; labels are needed beside a {type(X).__name__}")
             source = as_row_source(X, memory=memory, client=client)
@@ -76,7 +87,8 @@ class TakesTrainingRows(SharedArguments):
                 ) from None
             source = ArrayRows(X)
             source.copied_bytes = copied
-            source.feature_names = self._feature_names()
+            names = getattr(self, "feature_names_in_", None)
+            source.feature_names = None if names is None else tuple(map(str, names))
             return source, labels, sample_weight
         self._keep_names(source.feature_names)
         try:
@@ -112,7 +124,8 @@ class TakesTrainingRows(SharedArguments):
             return opened
         store = as_store(X)
         y, sample_weight = in_memory(y, "y"), in_memory(sample_weight, "sample_weight")
-        check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
+        if y_order is not None:
+            check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
         if store is None:
             return X, y, sample_weight
         labels = store.labels() if y is None else store.beside(y, "y", y_order)
@@ -132,11 +145,6 @@ class TakesTrainingRows(SharedArguments):
             return validate_data(self, X, **options), None
         X, y = validate_data(self, X, y, **options)
         return X, y
-
-    def _feature_names(self) -> tuple[str, ...] | None:
-        """Return the names of the columns of the training data; None if they have none."""
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else tuple(map(str, names))
 
     def _keep_names(self, names: tuple[str, ...] | None) -> None:
         """Set `feature_names_in_` as scikit-learn does, or remove it if there are no names."""
@@ -182,21 +190,3 @@ class ScoresRows(TakesTrainingRows):
         predicted = in_memory(estimator.predict(X), "the prediction")
         score = accuracy_score if is_classifier(self) else r2_score
         return float(score(y, predicted, sample_weight=sample_weight))
-
-
-def types_for(X: Any) -> list[type[np.floating[Any]]]:
-    """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
-    dtype = getattr(X, "dtype", None)
-    if dtype is None and is_frame(X):
-        dtype = frame_type(X)
-    is_small = isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32)
-    return [np.float32, np.float64] if is_small else [np.float64, np.float32]
-
-
-def check_in_memory(X: Any, memory: int) -> None:
-    """Refuse X that is not numeric or is masked, or that would be copied beyond the budget."""
-    refuse_masked(X, "X")
-    if not isinstance(X, np.ndarray):
-        refuse_without_rows(X)
-        check_numbers(X)
-    check_copy(X, memory)

@@ -77,13 +77,11 @@ class History:
 
     def arrays(self) -> dict[str, NDArray[np.number[Any]]]:
         """Return the entries by column, (entries,) each."""
-        columns = {
-            name: np.array(
-                [getattr(entry, name) for entry in self._entries],
-                np.float64 if name in ("seconds", "objective", "gap") else np.int64,
-            )
-            for name in Recorded._fields
-        }
+        names = Recorded._fields
+        rows = np.array(self._entries, np.float64).reshape(-1, len(names))
+        columns: dict[str, NDArray[np.number[Any]]] = dict(zip(names, rows.T.copy(), strict=True))
+        for name in ("done", "n_support", "n_bounded"):
+            columns[name] = columns[name].astype(np.int64)
         return {self._what: columns.pop("done"), **columns}
 
 
@@ -180,17 +178,20 @@ class FitWatch:
         Its `verbose` says whether progress is shown on standard error.
     context : CallbackContext
         Of the fit.
+    stop : StoppedByCtrlC
 
     Attributes
     ----------
     history : History
-    tasks : Tasks
     """
 
-    def __init__(self, estimator: SharedArguments, context: CallbackContext) -> None:
-        self.history, self.tasks = History(), Tasks(estimator, context)
+    def __init__(
+        self, estimator: SharedArguments, context: CallbackContext, stop: StoppedByCtrlC
+    ) -> None:
+        self.history, self._stop = History(), stop
+        self._tasks = Tasks(estimator, context) if callbacks_of(estimator) else None
         self._display: Display | None = None
-        self._progress: events.Listener = events.ignore
+        self._progress: events.Listener | None = None
         if estimator.verbose:
             # Python's own filters decide what becomes of warnings.
             self._display = Display(quiet=False, takes_warnings=False)
@@ -213,17 +214,26 @@ class FitWatch:
         if isinstance(event, events.WARNINGS):
             warnings.warn(event.sentence, UserWarning, stacklevel=2)
             return
-        self._progress(event)
+        if self._progress is not None:
+            self._progress(event)
         self.history(event)
         if isinstance(event, events.TakenAsRecorded):
             logger.info("%s", event.sentence)
         elif isinstance(event, events.Swept) and logger.isEnabledFor(logging.INFO):
             logger.info("%s", swept_text(event))
-        self.tasks(event)
+        if self._tasks is not None:
+            self._tasks(event)
 
     def has_stopped(self) -> bool:
-        """Whether a callback has ended the fit."""
-        return self.tasks.stopped_by is not None
+        """Whether Ctrl-C or a callback has ended the fit."""
+        by_callback = self._tasks is not None and self._tasks.stopped_by is not None
+        return by_callback or self._stop.asked
+
+    def explained(self, model: KernelExpansion) -> KernelExpansion:
+        """Return `Tasks.explained` of a model, unless Ctrl-C has ended the fit."""
+        if self._tasks is None or self._stop.asked:
+            return model
+        return self._tasks.explained(model)
 
 
 class StoppedByCtrlC:
@@ -233,6 +243,11 @@ class StoppedByCtrlC:
     there is a checkpoint; at the end of the block it is a KeyboardInterrupt. A second one raises
     KeyboardInterrupt at once. Outside the main thread, or if another handler is installed for
     SIGINT, nothing changes.
+
+    Attributes
+    ----------
+    asked : bool
+        Whether the run should stop.
     """
 
     def __init__(self) -> None:
@@ -240,11 +255,11 @@ class StoppedByCtrlC:
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler
         )
-        self._asked = False
+        self.asked = False
 
     def requested(self) -> bool:
         """Whether the run should stop."""
-        return self._asked
+        return self.asked
 
     def __enter__(self) -> Self:
         if self._applies:
@@ -254,10 +269,10 @@ class StoppedByCtrlC:
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         if self._applies:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self._asked and kind is None:
+        if self.asked and kind is None:
             raise KeyboardInterrupt
 
     def _handle(self, signum: int, frame: Any) -> None:
-        if self._asked:
+        if self.asked:
             raise KeyboardInterrupt
-        self._asked = True
+        self.asked = True

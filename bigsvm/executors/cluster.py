@@ -19,9 +19,8 @@ from bigsvm.executors.messages import Ascending, Chosen, Job, Unit
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Expected
 from bigsvm.executors.workforce import Call
-from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
+from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles, weighted_rows
 from bigsvm.gram.tiles import value_seconds
-from bigsvm.gram.weights import weighted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from bigsvm.executors.workforce import Workforce
     from bigsvm.executors.working_rows import Gather, Gathered
     from bigsvm.gram import KernelTiles
-    from bigsvm.gram.weights import Weights
+    from bigsvm.gram.partners import Weights
 
 UNIT_BYTES = 64 << 20
 """Most bytes of the rows of a unit: a worker reads and keeps it as a whole."""

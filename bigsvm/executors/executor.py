@@ -13,9 +13,8 @@ import numpy as np
 
 from bigsvm.executors.messages import SentPiece
 from bigsvm.gram import Partners
-from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
+from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles, weighted_rows
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
-from bigsvm.gram.weights import weighted_rows
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.executors.working_rows import Gather, Gathered
     from bigsvm.gram import KernelTiles
-    from bigsvm.gram.weights import Weights
+    from bigsvm.gram.partners import Weights
 
 
 class Piece(NamedTuple):

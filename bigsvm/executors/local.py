@@ -10,8 +10,8 @@ import numpy as np
 from bigsvm.data.rows import RowsAt
 from bigsvm.executors.executor import Executor, Partial
 from bigsvm.gram import Partners
+from bigsvm.gram.partners import WEIGHTS_PER_EVALUATION, FunctionWeights
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
-from bigsvm.gram.weights import WEIGHTS_PER_EVALUATION, FunctionWeights
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.executors.executor import Piece, WeightedRows
     from bigsvm.gram import KernelTiles
-    from bigsvm.gram.weights import Floats
+    from bigsvm.gram.partners import Floats
 
 VALUES_AT_ONCE = 1 << 21
 """Most sums of a block, 16 MB; a single row may have more."""

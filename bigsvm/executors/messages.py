@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bigsvm.data.remote_blocks import Convert
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.gram.weights import Weights
+    from bigsvm.gram.partners import Weights
     from bigsvm.kernels import Kernel
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.data.rows import Rows
     from bigsvm.executors.messages import Job, SentJob, SentPiece, Unit
-    from bigsvm.gram.weights import FunctionWeights
+    from bigsvm.gram.partners import FunctionWeights
 
 JOBS_KEPT = 4
 """Jobs whose tiles a process keeps: fits of several threads take turns."""

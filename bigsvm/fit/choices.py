@@ -96,7 +96,7 @@ def make_dual(
     """Make the dual of a formulation whose rows are those of `source`."""
     whole = parameters.working_set == "all"
     scarce = whole and plan.holds_few_rows(SCARCE)
-    shrinks = parameters.shrinks(rows_are_scarce=plan.holds_few_rows(SHRUNK))
+    shrinks = whole and parameters.shrinks(rows_are_scarce=plan.holds_few_rows(SHRUNK))
     rule = rule_of(parameters.selection, rows_are_scarce=scarce)
     largest = coarse = 0.0
     if formulation.squares_losses:

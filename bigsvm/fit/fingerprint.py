@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from bigsvm.parameters import TrainingParameters
 
 
+SAVED_BY = ".".join(__version__.split(".")[:2])
+"""What of the version a saved run must agree with."""
+
+
 def recorded_rules(parameters: TrainingParameters) -> dict[str, str]:
     """List rules that a checkpoint must agree with: with others it goes on to other bits."""
     rules = {}
@@ -68,7 +72,7 @@ def fingerprint_of(source: RowSource, kernel: Kernel, recorded: Recorded) -> dic
         **recorded.others,
         FingerprintEntry.CLASS_WEIGHTS: repr(recorded.class_weights),
         "kernel": _recorded(kernel),
-        "bigsvm": _this_version(),
+        "bigsvm": SAVED_BY,
     }
 
 
@@ -105,15 +109,10 @@ def _recorded(kernel: Kernel) -> str:
     return f"{word} ({uuid.uuid4().hex})" if NOT_COMPARABLE in word else word
 
 
-def _this_version() -> str:
-    """Give what of the version a saved run must agree with."""
-    return ".".join(__version__.split(".")[:2])
-
-
 def fingerprint_of_kernel_rows(
     source: RowSource, kernel: Kernel, *, offset: float
 ) -> dict[str, str]:
     """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
     raised = {"offset": repr(offset)} if offset else {}
-    same = {"data": source.fingerprint(), "kernel": _recorded(kernel), "bigsvm": _this_version()}
+    same = {"data": source.fingerprint(), "kernel": _recorded(kernel), "bigsvm": SAVED_BY}
     return {**same, "rows": str(source.n_rows), **raised}

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from bigsvm.allocator import give_back_freed_memory
-from bigsvm.data.chosen import ChosenRows
+from bigsvm.data.in_memory import ArrayRows, HeldRows
 from bigsvm.data.rows import bytes_of
-from bigsvm.data.sources import ArrayRows
-from bigsvm.data.views import HeldRows
+from bigsvm.data.views import ChosenRows
 from bigsvm.executors.shared import put_together
 from bigsvm.executors.tasks import watch_for_end
 from bigsvm.executors.worker_state import PROCESS, Cost
@@ -23,10 +20,10 @@ from bigsvm.fit.trainer import Trainer
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.one_vs_one.small import SmallPairs
 from bigsvm.training import events
-from bigsvm.training.saving import Saver
 from bigsvm.training.state import Limits
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from bigsvm.arrays import I8
@@ -151,8 +148,7 @@ def _solved(trainer: Trainer, batch: _BatchRows, group: PairGroup) -> list[Solve
             results[place] = about.problem.solve(
                 (first, second), rows, trainer, group.plans[n_rows],
                 compare=n_rows <= about.most_held_rows,
-                saver=Saver(None, every=np.inf, listener=events.ignore, keeps_ends=False),
-                limits=Limits(interrupted=is_given_up), listener=events.ignore,
+                saver=None, limits=Limits(interrupted=is_given_up), listener=events.ignore,
             )  # fmt: skip
     return [result for result in results if result is not None]
 

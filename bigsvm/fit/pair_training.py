@@ -58,7 +58,7 @@ class PairLane(NamedTuple):
 
     trainer: Trainer
     slot: Slot
-    saver: Saver
+    saver: Saver | None
     speaks: bool
 
 
@@ -91,13 +91,12 @@ class PairLanes:
     def _lane(self, speaks: bool, threads: int, *, copies: bool) -> PairLane:
         slot = Slot(self.log, copies=copies)
         # The log has the result of a finished pair.
-        saver = Saver(
-            slot if self.parameters.checkpoint is not None else None,
-            every=self.parameters.checkpoint_every,
-            listener=self.hooks.listener,
-            times_asked=self.hooks.times_asked,
-            keeps_ends=False,
-        )
+        saver = None
+        if self.parameters.checkpoint is not None:
+            saver = Saver(
+                slot, every=self.parameters.checkpoint_every, listener=self.hooks.listener,
+                times_asked=self.hooks.times_asked, keeps_ends=False,
+            )  # fmt: skip
         return PairLane(self.trainer.with_threads(threads), slot, saver, speaks)
 
     def train(
@@ -184,7 +183,11 @@ class PairTraining:
         return join(self._log, len(self._classes), self._classes.source.n_rows, reason)
 
     def _save_log(self) -> None:
-        if not self._log.is_saved:
+        if self._saver is not None and not self._log.is_saved:
+            self._saver.write({}, {})
+
+    def _save_if_due(self) -> None:
+        if self._saver is not None and self._saver.is_due():
             self._saver.write({}, {})
 
     def _on_workers(self, workers: PairWorkers) -> None:
@@ -199,8 +202,7 @@ class PairTraining:
             for place, solved in workers.train(batch.held, batch.pairs[left]):
                 self._finish(int(numbers[left[place]]), batch.pairs[left[place]], solved)
                 self._report()
-                if self._saver.is_due():
-                    self._saver.write({}, {})
+                self._save_if_due()
 
     def _finish(self, number: int, pair: I8, solved: Solved) -> None:
         """Take the result of a pair that was not trained in a lane."""
@@ -293,8 +295,7 @@ class PairTraining:
                 if result is not None:
                     self._finish(int(numbers[place]), pairs[place], result)
             self._report()
-            if self._saver.is_due():
-                self._saver.write({}, {})
+            self._save_if_due()
 
     def _train(self, lane: PairLane, number: int, pair: tuple[int, int], rows: PairRows) -> None:
         """Train a pair, from its saved state if it has one."""
@@ -319,7 +320,7 @@ class PairTraining:
         with self._reporting:
             self._count(len(rows.rows), solved.certificate)
             self._report()
-        if lane.saver.is_due():
+        if lane.saver is not None and lane.saver.is_due():
             lane.saver.write({}, {})
 
     def _check(self) -> None:

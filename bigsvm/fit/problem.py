@@ -184,12 +184,6 @@ def classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
             f"labels from {brief(names[0])} to {brief(names[-1])} have no type of number in common "
             "that holds them all; give numbers of one type, or text"
         )
-    _refuse_targets(names)
-    return classes
-
-
-def _refuse_targets(names: list[Any]) -> None:
-    """Refuse labels that are not whole numbers, as scikit-learn does."""
     for name in names:
         if isinstance(name, float) and not name.is_integer():
             raise DataError(
@@ -197,6 +191,7 @@ def _refuse_targets(names: list[Any]) -> None:
                 "type: continuous); train a regression with SVR (--formulation eps-svr), or give "
                 "classes as whole numbers or text"
             )
+    return classes
 
 
 def label_array(classes: Any) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from bigsvm.budget import parse_bytes, plan_training
-from bigsvm.data.views import hold
+from bigsvm.data.in_memory import hold
 from bigsvm.errors import ParameterError
 from bigsvm.executors.local import VALUES_AT_ONCE
 from bigsvm.fit.trainer import limits_of
@@ -66,13 +66,12 @@ class RunResources(NamedTuple):
     def control(self) -> dict[str, Any]:
         """Return the arguments ``saver``, ``limits`` and ``listener`` of a run as a whole."""
         every, listener = self.parameters.checkpoint_every, self.hooks.listener
+        saver = None
+        if self.checkpoint is not None:
+            times_asked = self.hooks.times_asked
+            saver = Saver(self.checkpoint, every=every, listener=listener, times_asked=times_asked)
         return {
-            "saver": Saver(
-                self.checkpoint,
-                every=every,
-                listener=listener,
-                times_asked=self.hooks.times_asked,
-            ),
+            "saver": saver,
             "limits": limits_of(self.parameters, self.hooks),
             "listener": listener,
         }

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.duplicates import Groups, equal_rows
+from bigsvm.data.views import ChosenRows
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.problem import Problem
 from bigsvm.working_sets.choice import DIRECT_ROWS

@@ -199,16 +199,10 @@ def rank_of_model(n_rows: int, gram_bytes: int, *, wanted: int) -> int:
     return rank if rank >= SMALLEST_RANK else 0
 
 
-def factor_width(tiles: KernelTiles, rows: RowsAt) -> float:
-    """Most columns of `factor`; infinite if there would be as many columns as rows."""
-    width = tiles.kernel.dimensions(rows.rows.shape[1]) + (tiles.offset > 0)
-    return width if width < len(rows.places) else math.inf
-
-
 def factor(tiles: KernelTiles, rows: RowsAt) -> F8:
-    """Factorise K among rows: L (m, r) with ``L Lᵀ = K``; r is at most `factor_width`.
+    """Factorise K among rows: L (m, r) with ``L Lᵀ = K``; r is at most `KernelValues.factor_width`.
 
-    `factor_width` must be finite. For the linear kernel L is the rows. For other kernels it is a
+    That must be finite. For the linear kernel L is the rows. For other kernels it is a
     Cholesky factor with pivots (Fine & Scheinberg 2001, figure 2), for which r columns of K are
     computed. An indefinite K has no such factor; the result then is not meaningful.
 
@@ -219,7 +213,7 @@ def factor(tiles: KernelTiles, rows: RowsAt) -> F8:
     rows : RowsAt
         (m, d).
     """
-    m, width = len(rows.places), int(factor_width(tiles, rows))
+    m, width = len(rows.places), int(tiles.values.factor_width(rows))
     L = np.zeros((m, width))
     if tiles.kernel.code == KernelCode.LINEAR:
         d = rows.rows.shape[1]

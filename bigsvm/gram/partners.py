@@ -1,19 +1,23 @@
-"""Partners: vectors that rows are multiplied with, prepared in tiles that stay in the cache."""
+"""Partners: vectors that rows are multiplied with, prepared in tiles that stay in the cache.
+
+`FunctionWeights` are the weights of several functions over the same partners.
+"""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.core import csr, gram, products
+from bigsvm.core.functions import TRANSPOSED_STRIDE, add_all, add_some
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.data.rows import RowsAt, rows_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -21,7 +25,9 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
     from bigsvm.gram.values import KernelValues
 
-    Floats = F4 | F8
+    Floats: TypeAlias = F4 | F8
+    Weights: TypeAlias = F8 | sp.csr_array
+    Scratch: TypeAlias = Callable[[str, tuple[int, ...], np.dtype[Any]], NDArray[Any]]
     Bytes = NDArray[np.uint8] | NDArray[np.uint32]
     Bounds = tuple[int, int, I4]
 
@@ -31,6 +37,12 @@ SPARSE_TILE_BYTES = 4 << 20
 """Most bytes of a tile of sparse partners. One with too many features is made narrower."""
 NARROWEST_SPARSE_TILE = 32
 """Fewest partners that such a tile has."""
+WEIGHTS_PER_EVALUATION = 8
+"""Weights that are added in about the time of one kernel value of rows with few features."""
+ALL_PER_WEIGHT = 5
+"""Weights, zeros included, that `add_all` adds while `add_some` adds one nonzero weight."""
+ALL_PER_TURN = 8
+"""Weights, zeros included, that `add_all` adds while `add_some` transposes one value."""
 
 
 def in_whole_tiles(n: int) -> int:
@@ -228,3 +240,86 @@ def _sparse_bounds(prepare: KernelValues, rows: sp.csr_array, places: I8) -> Ite
         stop = start + len(in_tile) - 1
         yield start, stop, used
         start = stop
+
+
+def weighted_rows(weights: Weights) -> I8:
+    """Numbers of the rows that are not all 0, ascending; weights are (m,) or (m, k)."""
+    if not isinstance(weights, np.ndarray):
+        return np.flatnonzero(np.diff(weights.indptr))
+    return np.flatnonzero(weights if weights.ndim == 1 else weights.any(axis=1))
+
+
+class AllWeights(NamedTuple):
+    """All weights of some functions in one tile, zeros included; see `add_all`."""
+
+    functions: I8
+    weights: Floats
+
+    def add(self, values: Floats, out: F8, scratch: Scratch) -> None:
+        """Add the kernel values (m, ≥ p) times the weights to the sums of functions, out (k, m)."""
+        add_all(values, self.functions, self.weights, out)
+
+
+class NonzeroWeights(NamedTuple):
+    """The nonzero weights of one tile, function by function; see `add_some`."""
+
+    functions: I8
+    starts: I8
+    places: I4
+    weights: Floats
+    n_partners: int
+
+    def add(self, values: Floats, out: F8, scratch: Scratch) -> None:
+        """Add the kernel values (m, ≥ p) times the weights to the sums of functions, out (k, m)."""
+        transposed = scratch("turned", (self.n_partners, TRANSPOSED_STRIDE), np.dtype(np.float64))
+        add_some(values, self.functions, self.starts, self.places, self.weights, transposed, out)
+
+
+class FunctionWeights:
+    """Weights (p, k) of k functions over p partners.
+
+    If nearly all weights of a tile are zero, only the nonzero weights are kept and multiplied.
+    Otherwise all are kept, as multiplying by zeros is faster than skipping them.
+
+    Parameters
+    ----------
+    partners : Partners
+    weights : (p, k) float64, or CSR
+        CSR if most are zero, as for one against one: a support vector has weights in c - 1 of the
+        c (c - 1) / 2 functions of c classes.
+    dtype : numpy dtype
+        Dtype of the kernel values. Weights are rounded to it.
+
+    Attributes
+    ----------
+    n : int
+        Number of functions, k.
+    n_weights : int
+        Number of nonzero weights.
+    """
+
+    def __init__(self, partners: Partners, weights: Weights, dtype: np.dtype[Any]) -> None:
+        self.n = int(weights.shape[1])
+        self.n_weights = 0
+        self._weights_of_tile: dict[int, AllWeights | NonzeroWeights] = {}
+        for tile in partners:
+            of_tile = sp.csc_array(weights[tile.start : tile.stop])
+            self.n_weights += of_tile.nnz
+            self._weights_of_tile[tile.start] = _prepared(of_tile.astype(dtype))
+
+    def add(self, tile: Tile, values: Floats, out: F8, scratch: Scratch) -> None:
+        """Add kernel values (m, ≥ p) of a tile times its weights to the sums, out (k, m)."""
+        self._weights_of_tile[tile.start].add(values, out, scratch)
+
+
+def _prepared(weights: sp.csc_array) -> AllWeights | NonzeroWeights:
+    """Choose how the weights (p, k) of a tile are kept."""
+    p = weights.shape[0]
+    # With very many functions only few have weights in a tile.
+    counts = np.diff(weights.indptr)
+    functions = np.flatnonzero(counts)
+    if len(functions) * p <= ALL_PER_TURN * p + ALL_PER_WEIGHT * weights.nnz:
+        return AllWeights(functions, np.ascontiguousarray(weights[:, functions].toarray().T))
+    starts = np.zeros(len(functions) + 1, np.int64)
+    np.cumsum(counts[functions], out=starts[1:])
+    return NonzeroWeights(functions, starts, weights.indices.astype(np.int32), weights.data, p)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import threading
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class RowBuffer:
         return self._parts
 
 
-class RowTier(Protocol):
+class RowTier(ABC):
     """A tier below the memory tier: brings kernel rows, and may keep those that memory gives up.
 
     A row has values of K in float32, without labels and C, and is never permuted. A tier is for one
@@ -81,10 +82,14 @@ class RowTier(Protocol):
     ----------
     n_hits : int
         Rows that `fetch` did not have to compute.
+    keeps : bool
+        Whether it may keep rows that are offered.
     """
 
-    n_hits: int
+    n_hits: int = 0
+    keeps: bool = True
 
+    @abstractmethod
     def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
         """Write the kernel rows of `variables` (q,) to ``rows[slots, :m]``.
 
@@ -93,18 +98,21 @@ class RowTier(Protocol):
 
     def offer(self, variables: I8, rows: F4, slots: I8) -> None:
         """Take ``rows[slots]``, which the tier above gives up; a tier may ignore them."""
+        return
 
     def drain(self) -> None:
         """Wait until rows offered so far are stored."""
+        return
 
     def close(self) -> None:
         """Release files and threads; no row is fetched afterwards."""
+        return
 
 
-class ComputedRows:
-    """The lowest tier: computes kernel rows from the rows of the working set."""
+class ComputedRows(RowTier):
+    """The lowest tier: computes kernel rows from the rows of the working set, and keeps none."""
 
-    n_hits = 0
+    keeps = False
 
     def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, partners: Partners) -> None:
         self._tiles, self._rows, self.partners = tiles, rows_at(rows), partners
@@ -114,17 +122,8 @@ class ComputedRows:
         base, places = self._rows
         self._tiles.evaluate(RowsAt(base, places[variables]), self.partners, rows, slots=slots)
 
-    def offer(self, variables: I8, rows: F4, slots: I8) -> None:
-        """Keep nothing, as rows can be computed again."""
 
-    def drain(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class WithSlack:
+class WithSlack(RowTier):
     """Adds one variable, the last, whose kernel values are all 0.
 
     Parameters
@@ -135,8 +134,7 @@ class WithSlack:
     """
 
     def __init__(self, below: RowTier, n_rows: int) -> None:
-        self._below, self._n_rows = below, n_rows
-        self.n_hits = 0
+        self._below, self._n_rows, self.keeps = below, n_rows, below.keeps
 
     def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
         """Fetch all rows but the last from below."""
@@ -187,6 +185,8 @@ class KernelRowCache:
         Slot of a variable's row, or −1.
     used : (n_slots,) int64
         Stamp of the last use, which the solver writes.
+    n_slots : int
+        Number of rows that fit.
     n_misses : int
         Rows that were fetched from the tier below.
     """
@@ -203,7 +203,7 @@ class KernelRowCache:
     ) -> None:
         self.below = below
         self.n_variables = n_variables
-        n_slots = min(n_variables, buffer.values.size // width)
+        self.n_slots = n_slots = min(n_variables, buffer.values.size // width)
         if n_slots < min(FEWEST_SLOTS, n_variables):
             raise ValueError(
                 f"{buffer.values.nbytes} bytes hold {n_slots} rows of {width} float32; "
@@ -224,11 +224,6 @@ class KernelRowCache:
         self.n_misses = 0
         self._owner = np.full(n_slots, -1, np.int64)
         self._n_filled = 0
-
-    @property
-    def n_slots(self) -> int:
-        """Number of rows that fit."""
-        return len(self.used)
 
     def largest_batch(self, quiet: Mask | None = None) -> int:
         """Most rows to ask for in one `ensure`: the free slots, or a few if there are fewer.
@@ -302,7 +297,7 @@ class KernelRowCache:
 
     def close(self) -> None:
         """Offer all rows to the tier below, which may keep them for later runs, and close it."""
-        for start in range(0, self._n_filled, BATCH):
+        for start in range(0, self._n_filled if self.below.keeps else 0, BATCH):
             slots = np.arange(start, min(start + BATCH, self._n_filled))
             slots = slots[self._owner[slots] >= 0]  # not those whose fetch was interrupted
             self.below.offer(self._owner[slots], self.rows, slots)

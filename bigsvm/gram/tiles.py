@@ -26,11 +26,9 @@ import numpy as np
 from bigsvm.core import gram
 from bigsvm.core.functions import add_down
 from bigsvm.data.rows import RowsAt, rows_at
-from bigsvm.gram.partners import PARTNERS_PER_TILE
-from bigsvm.gram.spans import DenseSpan, LookedUpSpan, SparseSpan
-from bigsvm.gram.team import Team
+from bigsvm.gram.partners import PARTNERS_PER_TILE, FunctionWeights
+from bigsvm.gram.spans import DenseSpan, LookedUpSpan, SparseSpan, Team
 from bigsvm.gram.values import KernelValues
-from bigsvm.gram.weights import FunctionWeights
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
@@ -39,9 +37,8 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F4, F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.gram.partners import Partners, Tile
+    from bigsvm.gram.partners import Partners, Tile, Weights
     from bigsvm.gram.spans import Span
-    from bigsvm.gram.weights import Weights
     from bigsvm.kernels import Kernel
 
     Floats = F4 | F8
@@ -208,7 +205,7 @@ class KernelTiles:
             sums = self._team.scratch("sums", shape, np.dtype(np.float64))
             if tile.start == 0:
                 sums[:] = out[span].T
-            functions.add(tile, values, sums, self._team)
+            functions.add(tile, values, sums, self._team.scratch)
             if tile.stop == partners.n:
                 out[span] = sums.T
 
@@ -285,7 +282,7 @@ class KernelTiles:
                 shape = (rounded.n, span.stop - span.start)
                 sums = self._team.scratch("sums", shape, np.dtype(np.float64))
                 sums[:] = 0
-                rounded.add(tile, values, sums, self._team)
+                rounded.add(tile, values, sums, self._team.scratch)
                 along[span] += sums.T
             else:
                 gram.weighted_sums(values, rounded[of_tile], along[span])

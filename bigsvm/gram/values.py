@@ -6,12 +6,12 @@ overflow the dtype.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bigsvm.core import csr, gram, products
-from bigsvm.core.centred import csr_take_centred
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import KernelCode
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F4, F8, I8
-    from bigsvm.data.rows import Rows
+    from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.kernels import Kernel
 
     Floats = F4 | F8
@@ -99,6 +99,11 @@ class KernelValues:
         self.formula = gram.Formula(*parameters, offset=offset if self.is_compiled else 0.0)
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
 
+    def factor_width(self, rows: RowsAt) -> float:
+        """Most columns of a factor of K among rows; infinite if there would be as many as rows."""
+        width = self.kernel.dimensions(rows.rows.shape[1]) + (self._offset > 0)
+        return width if width < len(rows.places) else math.inf
+
     def dense(self, rows: Rows) -> Floats:
         """Rows (m, d) as a dense block, centred in float64 before they are rounded to `dtype`."""
         values = rows if isinstance(rows, np.ndarray) else rows.toarray()
@@ -114,7 +119,7 @@ class KernelValues:
         if self.centre is None or not len(self._shifted):
             taken = csr.csr_take(*arrays, places)
         else:
-            taken = csr_take_centred(*arrays, places, self._shifted, self.centre[self._shifted])
+            taken = csr.csr_take_centred(*arrays, places, self._shifted, self.centre[self._shifted])
         return taken
 
     def tile_dtypes(self, rows: sp.csr_array, places: I8) -> list[np.dtype[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bigsvm.declared import AMOUNT, FINITE, check_fields, is_count, is_kind, within
+from bigsvm.declared import AMOUNT, FINITE, Within, check_fields, is_count, is_kind
 from bigsvm.errors import brief
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LARGE_GAP = 0.02
 """Share of rho above which the KKT gap puts decision values in doubt."""
 _REASON = {str(reason) for reason in StopReason}
-_SHARE = within(0, 1)
+_SHARE = Within(0, 1)
 CHECKS: dict[str, Kind] = {
     "converged": bool,
     "stop_reason": _REASON,

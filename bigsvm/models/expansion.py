@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.store import Store
     from bigsvm.executors.workforce import Workforce
-    from bigsvm.gram.weights import Weights
+    from bigsvm.gram.partners import Weights
     from bigsvm.kernels import Kernel
 
     RowsLike: TypeAlias = (
@@ -139,7 +139,8 @@ class KernelExpansion:
             raise ParameterError(
                 f"bounds {self.bounds.shape} of {len(self.support)} support vectors; one for each"
             )
-        self._check_calibration()
+        if self.calibration is not None:
+            self._check_calibration(self.calibration)
         if self.centre is not None and self.centre.shape != self.support_vectors.shape[1:]:
             raise ParameterError(
                 f"a centre of shape {self.centre.shape} of support vectors with "
@@ -160,10 +161,8 @@ class KernelExpansion:
             f"vectors, {self.n_features} columns{classes}>"
         )
 
-    def _check_calibration(self) -> None:
-        if self.calibration is None:
-            return
-        method, learns = self.calibration.method, traits_of(self.formulation).learns
+    def _check_calibration(self, calibration: Calibration) -> None:
+        method, learns = calibration.method, traits_of(self.formulation).learns
         if method not in CALIBRATIONS[learns]:
             raise ParameterError(
                 f"a {method} calibration of {self.formulation}; it must be "
@@ -171,7 +170,7 @@ class KernelExpansion:
             )
         if learns == "classes" and len(self.classes or ()) < 2:
             raise ParameterError("a calibration of one class or of none; it needs two at least")
-        each = self.calibration.numbers.shape[1]
+        each = calibration.numbers.shape[1]
         several = self.n_functions if self.rule in votes.OF_PAIRS else 1
         if method == "sigmoid" and each not in (1, several):
             raise ParameterError(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
     from bigsvm.executors.executor import Partial
     from bigsvm.executors.workforce import Workforce
-    from bigsvm.gram.weights import Weights
+    from bigsvm.gram.partners import Weights
     from bigsvm.kernels import Kernel
 
 LEAST_BYTES = 16 << 20

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.views import HeldRows
+from bigsvm.data.in_memory import HeldRows
+from bigsvm.data.views import ChosenRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

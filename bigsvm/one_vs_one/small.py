@@ -17,7 +17,7 @@ from bigsvm.core import small_pairs, smo
 from bigsvm.duals.formulations import finish_nu_svc
 from bigsvm.gram import Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE
-from bigsvm.gram.team import Team
+from bigsvm.gram.spans import Team
 from bigsvm.gram.tiles import ROWS_PER_TILE
 from bigsvm.one_vs_one.log import Solved
 from bigsvm.training.result import PHASES, Certificate, StopReason

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from bigsvm.gram.row_cache import RowTier
 from bigsvm.papers.costs import OF_TILES, TierDecision, decide, kept_earlier, not_kept
 from bigsvm.papers.row_file import RowFile, file_path
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bigsvm.arrays import F4, I8
-    from bigsvm.gram.row_cache import RowTier
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ MOST_WARNINGS = 5
 """Most warnings of damaged rows in a run, as a file that was overwritten has some in each batch."""
 
 
-class DiskRows:
+class DiskRows(RowTier):
     """The disk tier: rows that memory gives up are kept in a file and read back.
 
     The tier above offers rows that it gives up and, at the end, the rows that it holds. Rows that

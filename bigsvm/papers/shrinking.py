@@ -22,7 +22,7 @@ from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.dual import NO_PAIR, Point
 from bigsvm.duals.kept_rows import kept_of, with_kept
 from bigsvm.gram import Partners
-from bigsvm.gram.weights import weighted_rows
+from bigsvm.gram.partners import weighted_rows
 from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, SubProblem, WorkingProblem
 
@@ -77,7 +77,7 @@ class ShrinkingProblem(WorkingProblem):
         self._kept = np.ones(len(working_set), np.bool_)
         # A problem of all rows at the beginning: its gap and its first leap are needed.
         self._part = self._of_rows(self._kept, Point(*self._origin, n_done=start.n_done))
-        self._began_at, self._due = self._part.gap, self._part.next_leap()
+        self._began_at, self._due = self._part.gap, self._part.long_steps.next_leap()
         if start.n_done:
             self._part.let_go()
             kept = kept_of(start.last, len(working_set))
@@ -181,7 +181,7 @@ class ShrinkingProblem(WorkingProblem):
         if np.count_nonzero(settled) < LEAST_SETTLED * len(settled) or settled.all():
             return
         if not self._is_narrow:
-            self._due = self._part.next_leap()
+            self._due = self._part.long_steps.next_leap()
         self._end_part()
         among = ~settled
         part.let_go()

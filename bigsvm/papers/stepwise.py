@@ -27,7 +27,7 @@ from bigsvm.data.rows import RowsAt, stack_rows
 from bigsvm.duals.ball import Solver
 from bigsvm.gram import Partners
 from bigsvm.training.result import StopReason
-from bigsvm.training.saving import SearchState
+from bigsvm.training.state import SearchState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,10 @@ def check_parameters(p: TrainingParameters) -> None:
     ParameterError
     """
     _check_values(p)
-    _check_class_weight(p)
-    _check_calibration(p)
+    if p.class_weight is not None:
+        _check_class_weight(p)
+    if p.calibration is not None:
+        _check_calibration(p)
     if [name for name in OF_PAPERS if getattr(p, name) != FIELDS[name].default]:
         _check_modes_of_papers(p)
     if p.loss != "hinge" and p.formulation != "c-svc":
@@ -62,7 +64,8 @@ def _check_values(p: TrainingParameters) -> None:
         path = getattr(p, name)
         if path is not None:
             local_path(path, name)
-    _check_copy(p)
+    if p.checkpoint_copy is not None:
+        _check_copy(p.checkpoint_copy, p.checkpoint)
     if isinstance(p.kernel, Kernel):
         p.kernel.check()
     else:
@@ -71,24 +74,22 @@ def _check_values(p: TrainingParameters) -> None:
     parse_bytes(p.memory)
 
 
-def _check_copy(p: TrainingParameters) -> None:
+def _check_copy(copy: str, checkpoint: str | None) -> None:
     """Refuse a copy of no checkpoint, and one to a folder."""
-    if p.checkpoint_copy is None:
-        return
-    if not is_url(p.checkpoint_copy):
+    if not is_url(copy):
         raise ParameterError(
-            f"checkpoint_copy is {p.checkpoint_copy!r}; it must be a URL, such as s3://bucket/run"
+            f"checkpoint_copy is {copy!r}; it must be a URL, such as s3://bucket/run"
         )
-    if p.checkpoint is None:
+    if checkpoint is None:
         raise ParameterError(
-            f"checkpoint_copy is {p.checkpoint_copy!r}, and there is no checkpoint to be copied; "
+            f"checkpoint_copy is {copy!r}, and there is no checkpoint to be copied; "
             "give checkpoint='run' too, a folder of this machine, or leave it out"
         )
 
 
 def _check_class_weight(p: TrainingParameters) -> None:
     """Refuse class weights that are not numbers, or of a formulation without classes."""
-    if p.class_weight is not None and p.formulation not in CLASSIFIERS:
+    if p.formulation not in CLASSIFIERS:
         raise ParameterError(
             f"class_weight is for {_listed(CLASSIFIERS)}; {p.formulation} has no "
             "classes: give the rows weights"
@@ -105,7 +106,7 @@ def _check_class_weight(p: TrainingParameters) -> None:
 def _check_calibration(p: TrainingParameters) -> None:
     """Refuse a calibration of another kind of formulation."""
     fitting = CALIBRATIONS[traits_of(p.formulation).learns]
-    if p.calibration is not None and p.calibration not in fitting:
+    if p.calibration not in fitting:
         raise ParameterError(
             f"calibration is {p.calibration!r}; of {p.formulation} it must be "
             f"{' or '.join(map(repr, fitting))}, or be left out"

@@ -166,7 +166,9 @@ def check_value(field: "Field[Any]", value: Any) -> None:
     choices = choices_of(field) if declared.kind is None else ()
     called = f" ({declared.in_estimators})" if declared.in_estimators else ""
     words = None
-    if not _is_instance(value, kind.types):
+    # NumPy's bool is not a subclass of Python's, and this module does not import NumPy.
+    is_bool = bool in kind.types and type(value).__name__ in ("bool", "bool_")
+    if not (is_bool or isinstance(value, kind.types)):
         words = f"{kind.words}{' or None' if may_be_none(field) else ''}"
     elif is_too_large(value):
         words = "a number that float64 holds"
@@ -216,9 +218,3 @@ def _kind(field: "Field[Any]") -> Kind:
     if declared.kind is not None:
         return declared.kind
     return _KINDS[str if choices_of(field) else types_of(field)[0]]
-
-
-def _is_instance(value: object, types: tuple[type, ...]) -> bool:
-    # NumPy's bool is not a subclass of Python's, and this module does not import NumPy.
-    is_bool = bool in types and type(value).__name__ in ("bool", "bool_")
-    return is_bool or isinstance(value, types)

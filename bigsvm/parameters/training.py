@@ -197,6 +197,8 @@ class TrainingParameters(
     @property
     def takes_kernel_matrix(self) -> bool:
         """Whether rows are those of a kernel matrix."""
+        from bigsvm.kernels import takes_kernel_matrix
+
         return takes_kernel_matrix(self.kernel)
 
     @property
@@ -262,10 +264,3 @@ def check_parameter(name: str, value: object) -> None:
     ParameterError
     """
     check_value(FIELDS[name], value)
-
-
-def takes_kernel_matrix(kernel: object) -> bool:
-    """Whether the rows for this kernel are rows of a kernel matrix."""
-    from bigsvm.kernels import Precomputed
-
-    return kernel == Precomputed.name or isinstance(kernel, Precomputed)

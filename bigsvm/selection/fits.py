@@ -12,13 +12,13 @@ from sklearn.base import clone, is_regressor
 from sklearn.metrics import check_scoring
 
 from bigsvm.budget import parse_bytes, show_bytes
-from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
+from bigsvm.data.views import ChosenRows
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import BigsvmError, DataError, MemoryBudgetError, ParameterError, brief
 from bigsvm.fit.single import StartError
+from bigsvm.kernels import takes_kernel_matrix
 from bigsvm.parameters.formulations import CLASSIFIERS
-from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
 from bigsvm.selection.folds import make_data, make_folds, sample_rows, whole_store
 from bigsvm.selection.identity import belongings_of
@@ -118,7 +118,8 @@ class FoldFits:
         store = whole_store(X)
         fold_numbers = cv if isinstance(cv, RowValues | np.ndarray) else None
         beside_rows = [y, sample_weight, groups, fold_numbers]
-        check_y_order(y_order, beside_rows, beside_store=store is not None)
+        if y_order is not None:
+            check_y_order(y_order, beside_rows, beside_store=store is not None)
         if store is not None:
             y, sample_weight, groups, fold_numbers = (
                 _with_order(store, values, y_order) for values in beside_rows

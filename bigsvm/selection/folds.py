@@ -126,7 +126,9 @@ def hooks_of(
     estimator: KernelMachine, client: Any, worker_memory: int | str | None
 ) -> Iterator[events.Hooks]:
     """Give the hooks of fits: Ctrl-C stops them, and `verbose` says whether progress is shown."""
-    of_workers = worker_bytes(client, worker_memory)
+    of_workers = None
+    if client is not None or worker_memory is not None:
+        of_workers = worker_bytes(client, worker_memory)
     with StoppedByCtrlC() as stop, ExitStack() as stack:
         show: events.Listener = events.ignore
         if estimator.verbose:

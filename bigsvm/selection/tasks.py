@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.budget import show_bytes
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.errors import BigsvmError, MemoryBudgetError
 from bigsvm.estimators.watching import callbacks_of
 from bigsvm.executors.messages import Job

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.errors import CheckpointError
-from bigsvm.gram.weights import weighted_rows
+from bigsvm.gram.partners import weighted_rows
 from bigsvm.training.learning_curve import LearningCurve
 from bigsvm.training.result import (
     Certificate,
@@ -96,8 +96,22 @@ def certify(
         for (_, _, f), (rows, exact_f) in zip(points, corrected, strict=True):
             f[rows] = exact_f
     else:
-        _solve_exactly(dual, exact, alpha, outputs, tol)
-    standing: Standing = dual.optimality(alpha, outputs)
+        everything = np.arange(len(alpha))
+        exact_f = exact.outputs(everything, dual.formulation.per_output(alpha))
+        standing: Standing = dual.optimality(alpha, exact_f)
+        # Newton's method for the rows that matter, if possible.
+        better = dual.newton(alpha, exact_f, standing, exact, tol=tol)
+        if better is not None:
+            f = exact.outputs(everything, dual.formulation.per_output(better))
+            reached = dual.optimality(better, f)
+            # Above tol a larger objective counts even if the gap grows, as it may far from the
+            # optimum and with an indefinite kernel.
+            if reached.gap <= standing.gap or (
+                standing.gap > tol and reached.objective > standing.objective
+            ):
+                alpha[:], exact_f = better, f
+        outputs[:] = exact_f
+    standing = dual.optimality(alpha, outputs)
     return standing
 
 
@@ -229,24 +243,6 @@ class _Recomputed:
         missing = self.missing(support)
         # All together need half of their kernel values.
         self.add(support if 2 * len(missing) > len(support) else missing)
-
-
-def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: float) -> None:
-    """Recompute all outputs; solve for the rows that matter by Newton's method, if possible."""
-    everything = np.arange(len(alpha))
-    exact_f = exact.outputs(everything, dual.formulation.per_output(alpha))
-    standing = dual.optimality(alpha, exact_f)
-    better = dual.newton(alpha, exact_f, standing, exact, tol=tol)
-    if better is not None:
-        f = exact.outputs(everything, dual.formulation.per_output(better))
-        reached = dual.optimality(better, f)
-        # Above tol a larger objective counts even if the gap grows, as it may far from the optimum
-        # and with an indefinite kernel.
-        if reached.gap <= standing.gap or (
-            standing.gap > tol and reached.objective > standing.objective
-        ):
-            alpha[:], exact_f = better, f
-    outputs[:] = exact_f
 
 
 COUNTED = (

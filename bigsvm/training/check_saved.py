@@ -19,14 +19,13 @@ from bigsvm.declared import (
     LARGEST,
     REALS,
     Kept,
+    Within,
     ascend_below,
     check_arrays,
     check_fields,
     is_kind,
-    within,
 )
-from bigsvm.training.saving import SearchState
-from bigsvm.training.state import Counters, Phase, RowState
+from bigsvm.training.state import Counters, Phase, RowState, SearchState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,9 +63,9 @@ SEARCH_STATE = {
 NOTHING_YET = ("active_alpha", "active_outputs", "working_alpha", "working_gradient")
 """Arrays that have the shape (0,) until they are filled."""
 _CURVE = {
-    "trained": [within(1, LARGEST)],
-    "error": [within(0, 1)],
-    "deviation": [within(math.ulp(0), 1)],
+    "trained": [Within(1, LARGEST)],
+    "error": [Within(0, 1)],
+    "deviation": [Within(math.ulp(0), 1)],
 }
 
 
@@ -80,14 +79,14 @@ def _is_curve(value: Any) -> bool:  # noqa: ANN401 (as JSON has it)
 _OF_TYPES: dict[object, Kind] = {
     bool: bool,
     int: lambda value: type(value) is int and 0 <= value <= MOST_COUNTED,
-    float: within(0, LARGEST),
+    float: Within(0, LARGEST),
     Phase: {str(phase) for phase in Phase},
 }
 COUNTERS: dict[str, Kind] = {
     **{name: _OF_TYPES.get(kind, dict) for name, kind in get_type_hints(Counters).items()},
     # Values that no sweep has computed yet are infinite.
-    **dict.fromkeys(("gap", "best_gap", "sub_tol", "active_tol"), within(0, math.inf)),
-    **dict.fromkeys(("objective", "best_objective"), within(-math.inf, math.inf)),
+    **dict.fromkeys(("gap", "best_gap", "sub_tol", "active_tol"), Within(0, math.inf)),
+    **dict.fromkeys(("objective", "best_objective"), Within(-math.inf, math.inf)),
     "disk_tier": (str, None),
     "curve": _is_curve,
 }

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.executors.executor import WeightedRows
-from bigsvm.gram.weights import weighted_rows
+from bigsvm.gram.partners import weighted_rows
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:

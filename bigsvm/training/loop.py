@@ -172,7 +172,7 @@ class Decomposition:
         examined = standing.gap <= self.tol or self._was_slow() or fell
         if examined:
             # Saved before the certificate, so that a resumed run certifies to the same bits.
-            if run.saver.keeps_ends:
+            if run.saver is not None and run.saver.keeps_ends:
                 run.save()
             standing = self._standing = self._certify()
             if standing.gap > self.tol:
@@ -254,7 +254,8 @@ class Decomposition:
         run = self._run
         if len(run.state.working):
             return True
-        self._step_together(active)
+        if run.count.together:
+            self._step_together(active)
         before = run.rng.bit_generator.state
         try:
             chosen, tol = active.choose(self._choice, tol=run.count.active_tol, once=once)
@@ -271,7 +272,7 @@ class Decomposition:
     def _step_together(self, active: ActiveRows) -> None:
         """Take steps of all active rows together while they gain by it; see `ModelSteps`."""
         run, count = self._run, self._run.count
-        if not (count.together and run.watch.steps_allowed()):
+        if not run.watch.steps_allowed():
             return
         steps = ModelSteps.of(active, run.plan, self._buffer)
         count.together = steps is not None

@@ -37,12 +37,18 @@ class Watch:
     ----------
     count : Counters
         As an earlier process left it.
+
+    Attributes
+    ----------
+    counts_steps : bool
+        Whether there is a max_iter.
     """
 
     def __init__(
         self, count: Counters, *, source: RowSource, tiles: KernelTiles, limits: Limits
     ) -> None:
         self.count, self._source, self._tiles, self._limits = count, source, tiles, limits
+        self.counts_steps = limits.max_iter >= 0
         self._started = time.monotonic()
         self._in_passes = 0
         # Several runs may share the tiles; each counts its own evaluations.
@@ -84,11 +90,6 @@ class Watch:
         if time.monotonic() - self._started >= self._limits.max_seconds:
             raise Stopped(StopReason.TIME_LIMIT)
 
-    @property
-    def counts_steps(self) -> bool:
-        """Whether there is a max_iter."""
-        return self._limits.max_iter >= 0
-
     def steps_left(self) -> int:
         """Count the steps until max_iter."""
         if not self.counts_steps:
@@ -119,7 +120,7 @@ class Run:
         Seed of the choice among too many violators.
     listener : callable
         Told every event.
-    saver : Saver
+    saver : Saver, optional
         Saves the run, and reads the state from which it continues.
 
     Attributes
@@ -145,12 +146,12 @@ class Run:
         seed: int = 0,
         limits: Limits | None = None,
         listener: events.Listener = events.ignore,
-        saver: Saver,
+        saver: Saver | None = None,
     ) -> None:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self.listener, self.saver = listener, saver
         self.rng = np.random.default_rng(seed)
-        saved = saver.latest(lambda: RunContent(dual, source.n_rows))
+        saved = None if saver is None else saver.latest(RunContent(dual, source.n_rows))
         if saved is not None and saved.values["phase"] == Phase.SEARCH:
             saved = None  # it has led to `start`
         if saved is None:
@@ -223,11 +224,12 @@ class Run:
     def pause(self) -> None:
         """Stop if asked to, and save if it is time; called where the state is whole."""
         self.watch.check()
-        if self.saver.is_due():
+        if self.saver is not None and self.saver.is_due():
             self.save()
 
     def save(self) -> None:
-        """Write a generation of the checkpoint."""
+        """Bring the counters up to date, and save the run if it has a checkpoint."""
         self.watch.account()
         self.count.random_state = dict(self.rng.bit_generator.state)
-        self.saver.save(self.state, self.count)
+        if self.saver is not None:
+            self.saver.save(self.state, self.count)

@@ -1,10 +1,10 @@
-"""When a run is saved, so that a kill costs one interval at most, and how it is resumed."""
+"""Saver: when a run is saved, and how a saved one is taken up."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.training.checkpoint import Content, Generation
+    from bigsvm.training.state import SearchState
 
 _OF_THE_INTERVAL = 0.9
 """Share of the interval that is planned for: the next slice or save may take longer than the last
@@ -34,25 +34,8 @@ class Generations(Protocol):
         """Read the newest generation with valid contents; None if there is none."""
 
 
-class SearchState(NamedTuple):
-    """The arrays a checkpoint of a search stores.
-
-    Attributes
-    ----------
-    core : (p,) int64
-    weights, gradient : (p,) float64
-    parts : (k,) int64
-        How the core set's points are packed.
-    """
-
-    core: I8
-    weights: F8
-    gradient: F8
-    parts: I8
-
-
 class Saver:
-    """Saves a run to its checkpoint at intervals; without a checkpoint it does nothing.
+    """Saves a run to its checkpoint at intervals.
 
     Parameters
     ----------
@@ -69,7 +52,7 @@ class Saver:
 
     def __init__(
         self,
-        checkpoint: Generations | None,
+        checkpoint: Generations,
         *,
         every: float,
         listener: events.Listener,
@@ -78,7 +61,8 @@ class Saver:
     ) -> None:
         self._checkpoint, self._every, self._listener = checkpoint, every, listener
         self.keeps_ends = keeps_ends
-        self._times_asked, self._answered = times_asked, times_asked()
+        self._times_asked = times_asked
+        self._answered = times_asked()
         self._snapshot = self._last_look = time.monotonic()
         self._slices = [0.0, 0.0]  # the longest of this interval and of the one before
         self._saves = [0.0, 0.0]
@@ -94,15 +78,22 @@ class Saver:
         complete = now + max(self._slices) + max(self._saves)
         self._last_look = now
         due = complete - self._snapshot >= _OF_THE_INTERVAL * self._every
-        due = due or self._times_asked() != self._answered
-        return due and self._checkpoint is not None
+        return due or self._times_asked() != self._answered
 
-    def latest(self, content: Callable[[], Content]) -> Generation | None:
+    def latest(self, content: Content) -> Generation | None:
         """Read the state from which the run continues; None for a new run.
 
-        `content` makes the checks of it; CheckpointError if no generation passes them.
+        Parameters
+        ----------
+        content : Content
+            Checks what a generation holds.
+
+        Raises
+        ------
+        CheckpointError
+            No generation passes the checks.
         """
-        return self._checkpoint.latest(content()) if self._checkpoint else None
+        return self._checkpoint.latest(content)
 
     def save(self, state: RowState | SearchState, count: Counters) -> None:
         """Write a generation.
@@ -116,8 +107,6 @@ class Saver:
 
     def write(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Write a generation of any arrays and plain values."""
-        if self._checkpoint is None:
-            return
         self._snapshot = time.monotonic()
         self._answered = self._times_asked()
         generation = self._checkpoint.save(arrays, values)
@@ -152,7 +141,12 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
 
 
 def check_room(size: int, most: int) -> None:
-    """Refuse to continue a sweep with more rows than this memory holds."""
+    """Refuse to continue a sweep with more rows than this memory holds.
+
+    Raises
+    ------
+    MemoryBudgetError
+    """
     if size > most:
         raise MemoryBudgetError(
             f"the checkpoint is in the middle of a sweep with {size} rows, "

@@ -123,6 +123,23 @@ def first_state(alpha: F8, *, n_outputs: int = 1) -> RowState:
     )  # fmt: skip
 
 
+class SearchState(NamedTuple):
+    """The arrays a checkpoint of a search stores.
+
+    Attributes
+    ----------
+    core : (p,) int64
+    weights, gradient : (p,) float64
+    parts : (k,) int64
+        How the core set's points are packed.
+    """
+
+    core: I8
+    weights: F8
+    gradient: F8
+    parts: I8
+
+
 @dataclass
 class Counters:
     """Where the loop is and what it has cost; stored beside the arrays.

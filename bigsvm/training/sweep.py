@@ -8,8 +8,7 @@ import numpy as np
 
 from bigsvm.executors.executor import WeightedRows
 from bigsvm.executors.local import worth_skipping
-from bigsvm.gram.partners import in_whole_tiles
-from bigsvm.gram.weights import weighted_rows
+from bigsvm.gram.partners import in_whole_tiles, weighted_rows
 from bigsvm.training import events
 from bigsvm.training.state import Phase
 from bigsvm.working_sets.functions import moved_in
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import RowsAt
     from bigsvm.executors.executor import Executor
     from bigsvm.executors.working_rows import WorkingRows
-    from bigsvm.gram.weights import Weights
+    from bigsvm.gram.partners import Weights
     from bigsvm.training.run import Run
     from bigsvm.working_sets.choice import Choice
 

@@ -61,11 +61,6 @@ class ActiveRows:
     def __len__(self) -> int:
         return len(self.indices)
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether kernel values are float64, also for a function that does not need it itself."""
-        return self.tiles.dtype == np.float64
-
     def places(self, rows: I8) -> I8:
         """Places of some of these rows, (m,)."""
         return np.searchsorted(self.indices, rows)
@@ -118,7 +113,8 @@ class ActiveRows:
         """Make the sub-problem of rows with all their variables."""
         places = self.places(rows)
         given = self.dual, tiles, self.rows.at_places(places), rows, start
-        if self.is_exact:
+        if self.tiles.dtype == np.float64:
+            # Also for a function that does not need it itself.
             return NewtonProblem(*given, most_bytes=memory.buffer.values.nbytes)
         origin = self.started(places)
         make = memory.problem or SubProblem

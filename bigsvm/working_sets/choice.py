@@ -133,6 +133,8 @@ class Choice:
         rng: np.random.Generator,
     ) -> None:
         self._dual, self.plan, self.rng = dual, plan, rng
+        # Whether a constraint binds the variables of a row in several functions together.
+        self._ties_functions = dual.formulation.n_outputs > 1 and not dual.functions
         self._tol = tol
         self._n_rows = source.n_rows
         self._samples = source.is_shuffled
@@ -308,11 +310,6 @@ class Choice:
         places = dual.select(alpha, outputs, standing, wanted, rows=rows)
         share = WORKING_TOL if len(places) < n_active else 1.0
         return places, self.loose_tol(standing, share * tol)
-
-    @property
-    def _ties_functions(self) -> bool:
-        """Whether a constraint binds the variables of a row in several functions together."""
-        return self._dual.formulation.n_outputs > 1 and not self._dual.functions
 
     def loose_tol(self, standing: Standing, tol: float) -> float:
         """Tolerance of a working set that was chosen at this standing."""

@@ -10,9 +10,9 @@ import numpy as np
 from bigsvm.core import smo
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram import Partners
-from bigsvm.gram.low_rank import factor, factor_width
+from bigsvm.gram.low_rank import factor
+from bigsvm.gram.partners import weighted_rows
 from bigsvm.gram.row_cache import BATCH, ComputedRows
-from bigsvm.gram.weights import weighted_rows
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class LongSteps:
         leaps = self._steps.leaps
         if leaps is None:
             return sys.maxsize
-        width = factor_width(self._tiles, self._rows)
+        width = self._tiles.values.factor_width(self._rows)
         if width == np.inf or leaps.leap_bytes(width) > self._spare:
             return sys.maxsize
         n_rows = len(self._rows.places)

@@ -18,7 +18,7 @@ from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.dual import Point
 from bigsvm.duals.newton import Factored, Gram, newton
 from bigsvm.gram import Partners
-from bigsvm.gram.low_rank import factor, factor_width
+from bigsvm.gram.low_rank import factor
 from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.choice import LARGEST_SET
 from bigsvm.working_sets.subproblem import Costs, Progress, WorkingProblem
@@ -117,7 +117,7 @@ class NewtonProblem(WorkingProblem):
 
     def _matrices(self) -> Iterator[Matrix]:
         """Yield the kernel matrix by a narrow factor, and as it is, which rounding harms less."""
-        m, width = self.size, factor_width(self._tiles, self._rows)
+        m, width = self.size, self._tiles.values.factor_width(self._rows)
         if BYTES_OF_FACTOR * width < BYTES * m:
             yield Factored(factor(self._tiles, self._rows))
         if BYTES * m**2 > self._most_bytes:

@@ -167,7 +167,7 @@ class SubProblem(WorkingProblem):
         diagonal = tiles.values.diagonal(partners.norms)
         self.steps = dual.begin(start, working_set, diagonal=diagonal)
         self._computed = ComputedRows(tiles, rows, partners)
-        self._long_steps = LongSteps(
+        self.long_steps = LongSteps(
             self.steps, tiles, rows, self._computed, buffer=buffer, spare=memory.spare,
             origin=origin or (start.alpha.copy(), start.gradient.copy()),
             per_output=dual.formulation.per_output,
@@ -222,12 +222,12 @@ class SubProblem(WorkingProblem):
 
         Before rows are computed it checks for an interruption, which leaves the slice undone.
         """
-        self._long_steps.climb(tol)
-        cache, steps, due = self.cache, self.steps, self.next_leap()
+        self.long_steps.climb(tol)
+        cache, steps, due = self.cache, self.steps, self.long_steps.next_leap()
         goal = steps.n_done + max_steps
         while True:
             if steps.n_done == due:
-                self._long_steps.leap(tol)
+                self.long_steps.leap(tol)
                 due *= NEXT_LEAP
             allowed = min(goal, due) - steps.n_done
             status, row = steps.advance(
@@ -242,10 +242,6 @@ class SubProblem(WorkingProblem):
             began = time.perf_counter()
             cache.ensure(wanted, stamp=steps.stamp, quiet=quiet)
             self._row_seconds += time.perf_counter() - began
-
-    def next_leap(self) -> int:
-        """Return the number of steps at which the next leap is tried."""
-        return self._long_steps.next_leap()
 
     def _most_wanted(self, row: int, tol: float) -> tuple[I8, Mask]:
         """List the row asked for, then the worst violators without a kernel row, up to a batch.

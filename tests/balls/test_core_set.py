@@ -8,7 +8,7 @@ from support.problems import Ball, blobs
 
 from bigsvm.balls.core_set import FullCoreSet
 from bigsvm.kernels import RBF, Linear, Polynomial
-from bigsvm.training.saving import SearchState
+from bigsvm.training.state import SearchState
 
 KERNELS = {
     "rbf": (RBF(gamma=0.5), {"name": "rbf", "gamma": 0.5}),

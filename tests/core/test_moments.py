@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bigsvm.core import moments
+from bigsvm.core import wide
 
 N_COLUMNS = 7
 
@@ -17,7 +17,7 @@ def entries(dtype, index_type=np.int32):
 def added(columns, values):
     filled, sums = np.zeros(N_COLUMNS, np.int64), np.zeros(N_COLUMNS)
     minima, maxima = np.full(N_COLUMNS, np.inf), np.full(N_COLUMNS, -np.inf)
-    fits = moments.add_entries(columns, values, filled, sums, minima, maxima)
+    fits = wide.add_entries(columns, values, filled, sums, minima, maxima)
     return fits, filled, sums, minima, maxima
 
 
@@ -38,7 +38,7 @@ def test_sums_have_the_bits_of_bincount(dtype, index_type):
 def test_deviations_have_the_bits_of_bincount(dtype):
     columns, values = entries(dtype)
     means, deviations = np.linspace(-1, 1, N_COLUMNS), np.zeros(N_COLUMNS)
-    moments.add_deviations(columns, values, means, deviations)
+    wide.add_deviations(columns, values, means, deviations)
     squares = (values.astype(np.float64) - means[columns]) ** 2
     np.testing.assert_array_equal(deviations, np.bincount(columns, squares, minlength=N_COLUMNS))
 

@@ -17,10 +17,9 @@ from support.stores import (
 from bigsvm import SVC
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data import schema
-from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.store import open_store
-from bigsvm.data.views import ScaledRows
+from bigsvm.data.views import ChosenRows, ScaledRows
 from bigsvm.errors import DataCorruptionError, DataError, StoreError
 
 N_COLUMNS = 23

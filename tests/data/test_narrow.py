@@ -10,9 +10,10 @@ from support.stores import dense
 
 import bigsvm
 from bigsvm.conversion.from_text import convert
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.narrow import NarrowRows, Numbering, narrowed
 from bigsvm.data.scaler import Scaler, choose_scaler
-from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.data.sources import as_row_source
 from bigsvm.data.statistics import (
     MOST_DENSE,
     ColumnStatistics,

@@ -13,7 +13,8 @@ from support.stores import dense, make_matrix
 
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.dask_rows import DaskRows
-from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.data.in_memory import ArrayRows
+from bigsvm.data.sources import as_row_source
 from bigsvm.data.store_rows import StoreRows
 from bigsvm.errors import DataError, StoreError
 

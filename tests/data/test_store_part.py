@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from row_contracts import RowSourceContract
 
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.store_part import PartRows
 
 

@@ -12,8 +12,8 @@ from support.stores import dense, make_matrix
 
 from bigsvm import SVC
 from bigsvm.conversion.from_arrays import write_store
-from bigsvm.data.containers import copied_bytes, is_streamed
-from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.data.in_memory import ArrayRows, copied_bytes, is_copied_in_blocks
+from bigsvm.data.sources import as_row_source
 from bigsvm.data.tables import TableRows
 from bigsvm.errors import DataError, MemoryBudgetError
 
@@ -115,8 +115,8 @@ class TestCsrDataset(TableContract):
 def test_tables_that_would_be_copied_are_streamed(given, tmp_path):
     X = given(make_matrix())
     assert copied_bytes(X)
-    assert is_streamed(X, MEMORY)
-    assert not is_streamed(X, 100 * MEMORY)
+    assert is_copied_in_blocks(X, MEMORY)
+    assert not is_copied_in_blocks(X, 100 * MEMORY)
     source, whole = as_row_source(X, memory=MEMORY), as_row_source(X)
     assert isinstance(whole, ArrayRows)
     assert whole.copied_bytes

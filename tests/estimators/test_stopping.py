@@ -13,7 +13,7 @@ from support.problems import clouds
 
 import bigsvm
 from bigsvm.one_vs_one import small as small_pairs
-from bigsvm.training import saving
+from bigsvm.training import run as saving
 from bigsvm.training.generations import newest_manifest
 
 STOPPED = [

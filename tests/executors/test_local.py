@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 from support.problems import blobs, gram
 
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.rows import rows_at
-from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.data.sources import as_row_source
 from bigsvm.executors import local
 from bigsvm.executors.executor import WeightedRows
 from bigsvm.executors.local import LocalExecutor

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigsvm.data import sources
-from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.data import in_memory
+from bigsvm.data.in_memory import ArrayRows
+from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
 from bigsvm.fit import trainer
 from bigsvm.fit.train import train_model
@@ -48,7 +49,7 @@ class Reads:
 
 @pytest.fixture(params=CONTAINERS)
 def source(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_PASS_BYTES", BLOCK * 4 * D)
+    monkeypatch.setattr(in_memory, "_PASS_BYTES", BLOCK * 4 * D)
     return CONTAINERS[request.param](tmp_path)
 
 

@@ -17,7 +17,7 @@ from bigsvm.errors import CheckpointError
 from bigsvm.fit.pair_problems import Budget, ClassPairs
 from bigsvm.fit.pair_training import PairTraining
 from bigsvm.fit.problem import Given
-from bigsvm.gram.team import Team
+from bigsvm.gram.spans import Team
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
@@ -192,7 +192,7 @@ class TestInterruptedLanes:
                 done.append(part)
 
         done = []
-        monkeypatch.setattr("bigsvm.gram.team.wait", interrupted)
+        monkeypatch.setattr("bigsvm.gram.spans.wait", interrupted)
         team = Team(2, "test")
         try:
             with pytest.raises(KeyboardInterrupt):

@@ -10,7 +10,7 @@ from support.problems import rows_at
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram import KernelTiles, Partners
-from bigsvm.gram.low_rank import factor, factor_width
+from bigsvm.gram.low_rank import factor
 from bigsvm.interruption import checked_by
 from bigsvm.kernels import RBF, Laplacian, Linear, Polynomial, Sigmoid
 
@@ -35,7 +35,7 @@ def test_the_product_is_the_kernel_matrix(kernel, width, offset, sparse):
     rows = rows_at(40, 3, sparse=sparse)
     with KernelTiles(kernel, dtype=np.float64, offset=offset) as tiles:
         found, gram = factor(tiles, rows), gram_of(tiles, rows)
-        assert factor_width(tiles, rows) == width + (offset > 0)
+        assert tiles.values.factor_width(rows) == width + (offset > 0)
     assert found.shape[1] <= width + (offset > 0)
     np.testing.assert_allclose(found @ found.T, gram, atol=1e-9 * max(1, np.abs(gram).max()))
 
@@ -46,7 +46,7 @@ def test_the_product_is_the_kernel_matrix(kernel, width, offset, sparse):
 def test_factor_of_any_polynomial(m, d, seed, degree, scale):
     rows = rows_at(m, d, seed, scale=scale)
     with KernelTiles(Polynomial(gamma=1.0, coef0=1.0, degree=degree), dtype=np.float64) as tiles:
-        if factor_width(tiles, rows) == math.inf:
+        if tiles.values.factor_width(rows) == math.inf:
             assert math.comb(d + degree, degree) >= m
             return
         found, gram = factor(tiles, rows), gram_of(tiles, rows)
@@ -64,13 +64,13 @@ def test_repeated_rows_make_the_factor_narrower():
 @pytest.mark.parametrize("kernel", [RBF(gamma=1.0), Laplacian(gamma=1.0), Sigmoid(gamma=1.0)])
 def test_other_kernels_have_no_narrow_factor(kernel):
     with KernelTiles(kernel, dtype=np.float64) as tiles:
-        assert factor_width(tiles, rows_at(1000, 2)) == math.inf
+        assert tiles.values.factor_width(rows_at(1000, 2)) == math.inf
 
 
 @pytest.mark.parametrize(("m", "width"), [(3, math.inf), (4, 3)])
 def test_factor_is_never_wider_than_its_rows(m, width):
     with KernelTiles(Linear(), dtype=np.float64) as tiles:
-        assert factor_width(tiles, rows_at(m, 3)) == width
+        assert tiles.values.factor_width(rows_at(m, 3)) == width
 
 
 def test_interrupt_ends_the_factorisation():

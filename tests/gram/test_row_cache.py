@@ -12,6 +12,7 @@ from bigsvm.gram.row_cache import (
     ComputedRows,
     KernelRowCache,
     RowBuffer,
+    RowTier,
     WithSlack,
 )
 from bigsvm.kernels import RBF
@@ -27,7 +28,7 @@ class TestComputedRows(RowTierContract):
             )
 
 
-class NumberedRows:
+class NumberedRows(RowTier):
     """Row v is v everywhere; notes what is fetched and checks what is offered."""
 
     def __init__(self, n_variables):

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from bigsvm.gram.team import Team
+from bigsvm.gram.spans import Team
 from bigsvm.processors import one_thread, works_alone
 
 

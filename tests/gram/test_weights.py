@@ -7,10 +7,9 @@ import scipy.sparse as sp
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram import KernelTiles, Partners
+from bigsvm.gram import partners as functions
 from bigsvm.gram import tiles as kernel_tiles
-from bigsvm.gram import weights as functions
-from bigsvm.gram.partners import PARTNERS_PER_TILE
-from bigsvm.gram.weights import AllWeights
+from bigsvm.gram.partners import PARTNERS_PER_TILE, AllWeights
 from bigsvm.kernels import make_kernel
 
 PARAMETERS = {"gamma": 0.2, "coef0": 0.5, "degree": 3}

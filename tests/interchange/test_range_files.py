@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from command_line import answer, error_of, libsvm_text, run_here, two_clouds
 
 import bigsvm
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.views import ScaledRows
 from bigsvm.errors import DataError, ModelError
 from bigsvm.interchange import read_libsvm_model, write_libsvm_model

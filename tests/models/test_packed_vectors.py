@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import bigsvm
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.rows import RowsAt
-from bigsvm.data.sources import ArrayRows
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.models import prediction

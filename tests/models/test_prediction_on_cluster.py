@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import bigsvm
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.executors import cluster as executor
 from bigsvm.executors.workforce import Workforce

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.stores import dense, make_matrix
 
 from bigsvm.conversion.from_arrays import write_store
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.interruption import checked_by
 from bigsvm.one_vs_one.class_rows import ClassRows
 

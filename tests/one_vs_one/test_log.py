@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.errors import CheckpointError, MemoryBudgetError
 from bigsvm.one_vs_one import log as log_module
 from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT, NAME, PairLog, Slot, Solved

@@ -20,8 +20,7 @@ from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import StopReason
-from bigsvm.training.run import Run
-from bigsvm.training.saving import Saver
+from bigsvm.training.run import Run, Saver
 from bigsvm.training.state import Limits
 
 
@@ -115,7 +114,9 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
 
 def saved(*, checkpoint=None, checkpoint_every=60.0, listener=events.ignore, **options):
     """Options of a run that is saved to a checkpoint, if there is one."""
-    saver = Saver(checkpoint, every=checkpoint_every, listener=listener)
+    saver = None
+    if checkpoint is not None:
+        saver = Saver(checkpoint, every=checkpoint_every, listener=listener)
     return {"saver": saver, "listener": listener, **options}
 
 

@@ -11,7 +11,7 @@ from command_line import libsvm_text, two_clouds
 from bigsvm import open_store
 from bigsvm.core import smo
 from bigsvm.data import zarr_arrays
-from bigsvm.gram.team import Team
+from bigsvm.gram.spans import Team
 from tools.benchmarks import __main__ as command
 from tools.benchmarks import contestants
 from tools.benchmarks.data import made

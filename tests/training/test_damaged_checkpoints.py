@@ -17,8 +17,7 @@ from bigsvm.training.check_saved import ROW_STATE, SEARCH_STATE
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.events import Hooks
 from bigsvm.training.generations import newest_manifest
-from bigsvm.training.saving import SearchState
-from bigsvm.training.state import RowState
+from bigsvm.training.state import RowState, SearchState
 from tests.training.forged import (
     CHANGES,
     array_of,

@@ -3,7 +3,7 @@
 import pytest
 from support.problems import blobs, decomposition
 
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 
 MANY, FEW = 2.0, 4.0
 """Most floors of so few rows where a fifth or more of them are support vectors, and elsewhere."""

@@ -7,7 +7,7 @@ import pytest
 from support.problems import Ball, blobs, classes_of_blobs, decomposition
 from support.same import assert_same_bits, assert_same_model
 
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.errors import ClusterError, StoreError, UnreachableError
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.problems import blobs, decomposition
 
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.executors.executor import Partial
 from bigsvm.training import events, run
 from bigsvm.training.run import Watch

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.problems import blobs, gram
 
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.working_rows import Gathered, WorkingRows
 from bigsvm.gram import KernelTiles

@@ -9,7 +9,7 @@ Amdahl's law it bounds the speed-up of any number of threads.
 
 To simulate threads, the work is divided as it is divided among that many (calls with too little
 work are not divided, and stay with one thread), and each part goes to the first thread that is
-free, as in `bigsvm.gram.team.Team`. A call takes as long as its busiest thread. What threads take
+free, as in `bigsvm.gram.spans.Team`. A call takes as long as its busiest thread. What threads take
 to wake up, and what they take from one another in caches and memory, is not simulated.
 
 Limits are what is aimed at: a serial share of 20 % at most, and 8 simulated threads 5 times as fast
@@ -115,7 +115,7 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
 
     from bigsvm import SVC, AdviceWarning
     from bigsvm.core import smo
-    from bigsvm.gram.team import Team
+    from bigsvm.gram.spans import Team
     from tools.benchmarks.contestants import TOL, read_rows, tiny
 
     x = read_rows(job)

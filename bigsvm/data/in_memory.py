@@ -1,0 +1,368 @@
+"""Rows in memory: an array or a scipy.sparse matrix, or all rows of another source.
+
+Also what is checked of containers in memory, of which some have to be copied, and of the labels and
+weights beside them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.budget import HELD_SHARE, show_bytes
+from bigsvm.data.dask_rows import client_of
+from bigsvm.data.frames import (
+    check_numbers,
+    frame_type,
+    is_arrow,
+    is_frame,
+    is_pandas,
+    sparse_columns,
+)
+from bigsvm.data.row_source import DASK_BLOCK_BYTES, DerivedRows, RowSource
+from bigsvm.data.rows import (
+    Digest,
+    RowsAt,
+    as_csr,
+    check_finite,
+    check_indices,
+    check_shape,
+    float_type,
+    is_sparse,
+    make_csr,
+    refuse_masked,
+)
+from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
+from bigsvm.errors import DataError, MemoryBudgetError
+from bigsvm.interruption import check_interrupt, checked_between
+
+if TYPE_CHECKING:
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.remote_blocks import RemoteBlocks
+    from bigsvm.data.rows import Rows
+
+_PASS_BYTES = 4 << 20
+"""Rows looked at together in a pass over an array in memory: they fit the last-level cache."""
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class ArrayRows(RowSource):
+    """Rows of an array or a scipy.sparse matrix in memory; neither is copied if it need not be.
+
+    Parameters
+    ----------
+    X : (n_rows, n_columns) array or scipy.sparse matrix
+        float32 and float64 are kept, smaller types become float32, others float64. A read-only
+        memory map is fine.
+
+    Raises
+    ------
+    DataError
+        If it has not two dimensions, no rows, no columns, or other than real numbers.
+    """
+
+    def __init__(self, X: Any) -> None:
+        self._rows: Any
+        if is_sparse(X):
+            self._rows = as_csr(X, float_type(X.dtype))
+        else:
+            array = np.asarray(X)
+            if array.ndim != 2:
+                raise DataError(
+                    f"X has {array.ndim} dimensions; it must have two (rows and columns): use "
+                    "X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row"
+                )
+            self._rows = np.ascontiguousarray(array, dtype=float_type(array.dtype))
+        self.n_rows, self.n_columns = map(int, self._rows.shape)
+        check_shape(self.n_rows, self.n_columns)
+        self.dtype = self._rows.dtype
+        self.is_sparse = is_sparse(self._rows)
+        self.is_shuffled = False
+        self.row_alignment = 1
+        item = self.dtype.itemsize
+        self.bytes_per_row = float(
+            self._rows.nnz / self.n_rows * (item + self._rows.indices.itemsize) + 8
+            if self.is_sparse
+            else self.n_columns * item
+        )
+        self._statistics: Statistics | None = None
+        self._fingerprint: str | None = None
+
+    @property
+    def bytes_read(self) -> int:
+        """Always 0: all rows are in memory."""
+        return 0
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``, whose values are a view."""
+        if not 0 <= start <= stop <= self.n_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        if start == 0 and stop == self.n_rows:
+            rows: Rows = self._rows
+        elif self.is_sparse:  # scipy copies what it slices
+            indptr = self._rows.indptr[start : stop + 1]
+            entries = slice(indptr[0], indptr[-1])
+            values, indices = self._rows.data[entries], self._rows.indices[entries]
+            rows = make_csr(values, indices, indptr - indptr[0], self.n_columns)
+        else:
+            rows = self._rows[start:stop]
+        return rows
+
+    def take(self, indices: NDArray[np.int64]) -> Rows:
+        """Rows at `indices`."""
+        check_indices(indices, self.n_rows)
+        check_interrupt()
+        rows: Rows = self._rows[np.asarray(indices, np.int64)]
+        return rows
+
+    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        check_indices(indices, self.n_rows)
+        check_interrupt()
+        return RowsAt(self._rows, indices)
+
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur; None if all columns are kept."""
+        return (
+            self._survey().columns if may_be_listed(self.n_columns, sparse=self.is_sparse) else None
+        )
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column."""
+        return self._survey().mean
+
+    def total_variance(self) -> float:
+        """Variance of all entries of X."""
+        return self._survey().total_variance()
+
+    def fingerprint(self) -> str:
+        """Hash of the bytes."""
+        if self._fingerprint is None:
+            digest = Digest()
+            for start in checked_between(range(0, self.n_rows, self._step())):
+                digest.add(self.read(start, min(start + self._step(), self.n_rows)))
+            self._fingerprint = self._hash_of_parts(digest.parts())
+        return self._fingerprint
+
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Rows as a Dask array."""
+        # 13 MB that training does without.
+        import dask.array as da
+
+        rows = min(self.rows_per_block(2 * block_bytes), self.n_rows)
+        return da.from_array(
+            self._rows,
+            chunks=(rows, self.n_columns),
+            name=f"bigsvm-array-{self.fingerprint()}-{rows}",
+            asarray=False,
+        )
+
+    def _step(self) -> int:
+        return self.rows_per_block(2 * _PASS_BYTES)
+
+    def _survey(self) -> Statistics:
+        if self._statistics is None:
+            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
+            for start in checked_between(range(0, self.n_rows, self._step())):
+                rows = self.read(start, min(start + self._step(), self.n_rows))
+                check_finite(rows, start)
+                statistics.add(rows)
+            self._statistics = statistics.result()
+        return self._statistics
+
+
+class HeldRows(DerivedRows):
+    """All rows of a source, read once and kept in memory.
+
+    Parameters
+    ----------
+    source : RowSource
+    rows : (n_rows, n_columns)
+        All rows of the source.
+    """
+
+    def __init__(self, source: RowSource, rows: Rows) -> None:
+        super().__init__(source)
+        self._rows = ArrayRows(rows)
+        self.row_alignment = 1
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``; a view, if they are dense."""
+        return self._rows.read(start, stop)
+
+    def take(self, indices: NDArray[np.int64]) -> Rows:
+        """Rows at `indices`."""
+        return self._rows.take(indices)
+
+    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        return self._rows.lend(indices)
+
+    def portable(self) -> RowSource | None:
+        """Return the source that these rows were read from, if another process can read it."""
+        return self._source.portable()
+
+    def remote_blocks(self) -> RemoteBlocks | None:
+        """Blocks of the source on workers."""
+        return self._source.remote_blocks()
+
+    def sample_indices(
+        self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """Choose the same random rows as the source that is not held in memory."""
+        return self._source.sample_indices(count, seed=seed, candidates=candidates)
+
+
+def hold(source: RowSource, memory: int) -> RowSource:
+    """Keep the rows of a source that costs reading, where they take a small share of `memory`."""
+    size = source.n_rows * source.bytes_per_row
+    if source.row_alignment <= 1 or size > HELD_SHARE * memory:
+        return source
+    return HeldRows(source, source.read_whole())
+
+
+# -- containers in memory, and values beside them ----------------------------------------------
+
+
+def types_for(X: Any) -> list[type[np.floating[Any]]]:
+    """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
+    dtype = getattr(X, "dtype", None)
+    if dtype is None and is_frame(X):
+        dtype = frame_type(X)
+    is_small = isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32)
+    return [np.float32, np.float64] if is_small else [np.float64, np.float32]
+
+
+def check_in_memory(X: Any, memory: int) -> None:
+    """Refuse X that is not numeric or is masked, or that would be copied beyond the budget."""
+    refuse_masked(X, "X")
+    if not isinstance(X, np.ndarray):
+        refuse_without_rows(X)
+        check_numbers(X)
+    check_copy(X, memory)
+
+
+def refuse_without_rows(X: Any) -> None:
+    """Refuse what has no rows that can be read by their numbers.
+
+    Raises
+    ------
+    DataError
+    """
+    if hasattr(X, "__next__"):
+        raise DataError(
+            f"X is an iterator ({type(X).__name__}), which gives its rows only once; give an array "
+            "of them"
+        )
+    if hasattr(X, "__dask_graph__"):
+        raise DataError(
+            f"X is a {type(X).__name__} of Dask, which is no table; give an array or a data frame "
+            "of Dask, as its to_dataframe makes of a bag"
+        )
+
+
+def is_copied_in_blocks(X: Any, memory: int) -> bool:
+    """Whether a container in memory is read in blocks, as its copy takes too much of `memory`."""
+    return can_be_sliced(X) and copied_bytes(X) > HELD_SHARE * memory
+
+
+def can_be_sliced(X: Any) -> bool:
+    """Whether a container in memory can be converted a slice of rows at a time."""
+    if isinstance(X, np.ndarray):
+        return X.ndim == 2 and X.dtype.kind in "buif"
+    if is_sparse(X):
+        return bool(X.format == "csr" and X.dtype.kind in "buif")
+    return not sparse_columns(X) if is_pandas(X) else is_frame(X)
+
+
+def copied_bytes(X: Any) -> int:
+    """Bytes of the copy that is made of a container in memory; 0 if it is used as it is."""
+    if isinstance(X, np.ndarray):
+        as_it_is = X.dtype.kind not in "buif" or (X.dtype in _FLOATS and X.flags.c_contiguous)
+        return 0 if as_it_is else X.size * float_type(X.dtype).itemsize
+    if is_sparse(X):
+        if X.format == "csr" and X.dtype in _FLOATS and X.has_canonical_format:
+            return 0
+        return int(X.nnz * 12 + 8 * X.shape[0])
+    if is_pandas(X):
+        return _copied_of_pandas(X)
+    if is_frame(X):
+        return int(X.num_rows * X.num_columns * 8 if is_arrow(X) else X.height * X.width * 8)
+    if isinstance(X, list | tuple) and X and hasattr(X[0], "__len__"):
+        return 8 * len(X) * len(X[0])
+    return 0
+
+
+def check_copy(X: Any, memory: int | None) -> None:
+    """Refuse a container in memory whose copy in another form takes more than half of the budget.
+
+    Raises
+    ------
+    MemoryBudgetError
+        The message names a form that needs no copy.
+    """
+    copied = 0 if memory is None else copied_bytes(X)
+    if memory is None or copied <= memory // 2 or can_be_sliced(X):
+        return
+    if is_sparse(X):
+        what, way = f"a {X.format.upper()} matrix", "X.tocsr()"
+        if X.format == "csr":
+            what, way = "CSR, but not in order", "it after X.sum_duplicates()"
+    elif is_pandas(X):
+        what, way = "a frame of sparse columns", "X.sparse.to_coo().tocsr()"
+    else:
+        what, way = f"a {type(X).__name__}", "numpy.asarray(X, dtype=float)"
+    raise MemoryBudgetError(
+        f"X is {what}, of which a copy would take {show_bytes(copied)} of memory={memory}; give "
+        f"{way}"
+    )
+
+
+def _copied_of_pandas(X: Any) -> int:
+    n_rows, n_columns = map(int, X.shape)
+    kinds = set(X.dtypes)
+    if kinds and sparse_columns(X):
+        return int(sum(X.iloc[:, i].sparse.npoints for i in range(n_columns)) * 28)
+    if len(kinds) == 1 and next(iter(kinds)) in _FLOATS and n_rows > 1:
+        # Views of one block of memory share it; two copies would not.
+        some, again = X.iloc[:2].to_numpy(), X.iloc[:2].to_numpy()
+        if np.shares_memory(some, again) and some.flags.c_contiguous:
+            return 0
+    return n_rows * n_columns * 8
+
+
+def in_memory(values: Any, name: str, client: Any = None) -> Any:
+    """Give labels or weights of Dask, or of another library of arrays, as an array of NumPy.
+
+    Parameters
+    ----------
+    values : any
+    name : str
+        What messages call them.
+    client : distributed.Client, optional
+        As for `client_of`; without one, Dask's current scheduler computes.
+
+    Raises
+    ------
+    DataError
+        NumPy cannot read them, or they have values under a mask.
+    """
+    # Values are not of Dask where it has not been imported; importing it takes 4 MB.
+    dask = sys.modules.get("dask")
+    if dask is not None and dask.is_dask_collection(values):
+        values = values.compute(scheduler=client_of(values, client))
+    if not isinstance(values, np.ndarray) and hasattr(values, "__array_namespace__"):
+        try:
+            array = np.asarray(values)
+            values = array if array.ndim else np.from_dlpack(values)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            raise DataError(
+                f"{name} is a {type(values).__name__} that NumPy cannot read ({error}); give it as "
+                "an array of NumPy"
+            ) from None
+    refuse_masked(values, name)
+    return values
