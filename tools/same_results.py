@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from bigsvm.estimators.base import KernelMachine
 
+    Fit = Callable[["KernelMachine", "Place"], "KernelMachine"]
+
 PREDICTED = 500
 """Support vectors whose decision values are compared."""
 MOMENTS = (0.25, 0.5, 0.75)
@@ -69,27 +71,14 @@ def fit_store(estimator: KernelMachine, place: Place) -> KernelMachine:
     return estimator.fit(str(place.store))
 
 
-def fit_csr(estimator: KernelMachine, place: Place) -> KernelMachine:
-    """Fit a matrix in memory."""
-    return estimator.fit(*place.rows())
+def fit_held(contained: Callable[[sp.csr_matrix], Any]) -> Fit:
+    """Return a fit of rows in memory, in some container."""
 
+    def fit(estimator: KernelMachine, place: Place) -> KernelMachine:
+        X, y = place.rows()
+        return estimator.fit(contained(X), y)
 
-def fit_array(estimator: KernelMachine, place: Place) -> KernelMachine:
-    """Fit an array in memory."""
-    X, y = place.rows()
-    return estimator.fit(X.toarray(), y)
-
-
-def fit_dask(estimator: KernelMachine, place: Place) -> KernelMachine:
-    """Fit an array of Dask."""
-    X, y = place.rows()
-    return estimator.fit(da.from_array(X.toarray(), chunks=(1000, -1)), y)
-
-
-def fit_frame(estimator: KernelMachine, place: Place) -> KernelMachine:
-    """Fit a data frame."""
-    X, y = place.rows()
-    return estimator.fit(pd.DataFrame(X.toarray()), y)
+    return fit
 
 
 def fit_zarr(estimator: KernelMachine, place: Place) -> KernelMachine:
@@ -126,6 +115,12 @@ def fit_resumed(estimator: KernelMachine, place: Place) -> KernelMachine:
     return estimator.fit(str(place.store))
 
 
+fit_csr = fit_held(lambda X: X)
+fit_array = fit_held(lambda X: X.toarray())
+fit_dask = fit_held(lambda X: da.from_array(X.toarray(), chunks=(1000, -1)))
+fit_frame = fit_held(lambda X: pd.DataFrame(X.toarray()))
+
+
 class Run(NamedTuple):
     """One fit: a data set, an estimator and its parameters, and how it gets the rows."""
 
@@ -133,7 +128,7 @@ class Run(NamedTuple):
     data: str
     estimator: str
     parameters: dict[str, Any]
-    fit: Callable[[KernelMachine, Place], KernelMachine] = fit_store
+    fit: Fit = fit_store
 
 
 class Work(NamedTuple):

@@ -88,8 +88,8 @@ def test_values_are_of_the_answer_or_of_the_run():
     assert row.median("seconds") == 3.0
     assert row.median("gap") is None
     assert row.last("gap") == "-"
-    assert shown.last("n_support", "{:.1f}")(row) == "10.0"
-    assert shown.last("gap", "{:.1f}")(row) == "-"
+    assert shown.cell(row, "n_support:.1f") == "10.0"
+    assert shown.cell(row, "gap:.1f") == "-"
     assert shown.spread("seconds", digits=0, scale=10)(row) == "30 [20-40]"
     assert shown.most_megabytes(row) == "1"
 
@@ -113,7 +113,7 @@ def test_a_fit_that_was_stopped_is_a_lower_bound():
     assert shown.ratio_to("memory")(row) == "> 21.00"
     assert row.ratio("memory") == Number(21.0, at_least=True)
     assert row.ratios("memory", "n_support") == []
-    assert shown.last("n_support")(row) == "-"
+    assert shown.cell(row, "n_support") == "-"
 
 
 def test_geometric_mean_needs_all_and_is_a_bound_where_one_is():
@@ -256,7 +256,7 @@ def test_without_data_a_case_is_skipped(monkeypatch, tmp_path, capsys):
         ("growth", ["--memory", "much"]), ("crowded", ["--give-up", "5"]),
         ("crowded", ["--base", "/nowhere"]), ("peers", ["--contestants", "nobody"]),
         ("many_classes", ["--C", "0"]), ("class_memory", ["--rows-per-class", "-1"]),
-        ("rows_again", ["--factors", "1", "0"]), ("many_columns", ["--rows", "0"]),
+        ("rows_again", ["--factors", "1", "0"]), ("out_of_core", ["--rows", "0"]),
         ("parity", ["--folder", "/tmp"]), ("parity", ["--tol", "nan"]),
     ],
 )  # fmt: skip

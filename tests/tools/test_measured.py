@@ -1,12 +1,13 @@
 """`tools.measured`: the committed pages are what it writes, from figures that were printed."""
 
+import json
 import re
 from xml.etree import ElementTree
 
 import pytest
 
 from tools import measured
-from tools.measured_tables import Cell, Line, Row, Table
+from tools.measured import Row
 
 TWO = """\
 $ python -m tools.benchmarks two
@@ -36,7 +37,20 @@ def texts(tmp_path, monkeypatch):
 
 
 def test_the_page_is_what_the_script_writes():
-    assert measured.PAGE.read_text(encoding="utf-8") == measured.page()
+    text = measured.PAGE.read_text(encoding="utf-8")
+    assert measured.page(text) == text
+    assert text.count("<!-- ") == len(measured.SHOWN.findall(text)) > 50
+
+
+def test_what_is_below_a_comment_is_written_anew(texts):
+    before, comment = "# A page\n\nWords.\n\n", '<!-- lines: ["two", "first"] -->\n\n'
+    after = '## More\n\n<!-- rows: ["two", "second:", "ours"] -->\n'
+    page = measured.page(f"{before}{comment}old\n\nolder\n\n{after}")
+    assert page.startswith(f"{before}{comment}* first: 100 rows\n\n{after}\n[two.txt]")
+    assert page.endswith(
+        "second: 200 rows\n\n| who  | seconds |\n|------|---------|\n| ours | 1.5     |\n"
+    )
+    assert measured.page(page) == page
 
 
 def test_the_picture_is_what_the_script_draws():
@@ -65,10 +79,15 @@ def test_every_figure_of_the_readme_was_printed():
     assert missing == []
 
 
-@pytest.mark.parametrize("section", measured.SECTIONS, ids=lambda section: section.heading)
+@pytest.mark.parametrize(
+    "section",
+    measured.PAGE.read_text(encoding="utf-8").split("\n## ")[1:],
+    ids=lambda section: section.partition("\n")[0],
+)
 def test_figures_of_a_sentence_are_figures_of_its_texts(section):
-    printed = "\n".join(measured.read(part.text) for part in section.shown)
-    sentence = re.sub(r"`[^`]*`", "", section.about)  # parameters, in backticks
+    texts = {json.loads(names)[0] for _, names in measured.SHOWN.findall(section)}
+    printed = "\n".join(map(measured.read, texts))
+    sentence = re.sub(r"`[^`]*`", "", section.partition("<!-- ")[0])  # parameters, in backticks
     assert [each for each in re.findall(r"\d+\.\d+", sentence) if each not in printed] == []
 
 
@@ -76,9 +95,9 @@ def test_the_picture_has_a_bar_for_every_time_in_the_table():
     picture = ElementTree.fromstring(measured.picture())
     words = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
     seconds = [
-        measured.figure(cell)
+        measured.figure(row.table, cell)
         for row in measured.ROWS
-        for cell in (row.bigsvm, row.sklearnex, row.sklearn)
+        for cell in row.cells[:3]
         if cell is not None
     ]
     assert set(seconds) <= set(words)
@@ -87,7 +106,7 @@ def test_the_picture_has_a_bar_for_every_time_in_the_table():
 
 
 def test_a_table_is_found_by_words_before_it(texts):
-    printed = measured.find(Table("two", ("second:",)))
+    printed = measured.find("two", "second:")
     assert printed.command == "python -m tools.benchmarks two"
     assert printed.machine.startswith("AMD EPYC")
     assert printed.lines[-1] == "| ours | 1.5     |"
@@ -96,43 +115,43 @@ def test_a_table_is_found_by_words_before_it(texts):
 @pytest.mark.parametrize(("words", "number"), [(("third:",), 0), (("| who",), 2)])
 def test_words_that_do_not_name_one_table_are_refused(texts, words, number):
     with pytest.raises(ValueError, match=rf"two\.txt has {number} tables"):
-        measured.find(Table("two", words))
+        measured.find("two", *words)
 
 
 def test_a_figure_has_no_range(texts):
-    first = Table("two", ("first:",))
-    assert measured.figure(Cell(first, ("ours",), "seconds")) == "0.45"
-    assert measured.figure(Cell(first, ("theirs",), "seconds")) == "> 9.15"
-    assert measured.figure(None) == "-"
+    first = ("two", "first:")
+    assert measured.figure(first, (("ours",), "seconds")) == "0.45"
+    assert measured.figure(first, (("theirs",), "seconds")) == "> 9.15"
+    assert measured.figure(first, None) == "-"
 
 
 def test_a_row_that_is_not_there_is_refused(texts):
     with pytest.raises(ValueError, match=r"two\.txt has 0 rows with \('nobody',\)"):
-        measured.figure(Cell(Table("two", ("first:",)), ("nobody",), "seconds"))
+        measured.figure(("two", "first:"), (("nobody",), "seconds"))
 
 
 def test_a_line_that_is_not_there_is_refused(texts):
     with pytest.raises(ValueError, match="no line with 'geometric mean'"):
-        measured.shown(Line("two", "geometric mean"), "")
+        measured.shown("lines", "two", "geometric mean")
 
 
 def test_a_number_of_rows_that_the_text_does_not_say_is_refused(texts, monkeypatch):
-    ours = Cell(Table("two", ("first:",)), ("ours",), "seconds")
-    monkeypatch.setattr(measured, "ROWS", (Row("made", 101, ours, None, None, None, None),))
+    cells = ((("ours",), "seconds"), None, None, None, None)
+    monkeypatch.setattr(measured, "ROWS", (Row("made", 101, ("two", "first:"), cells),))
     with pytest.raises(ValueError, match="does not say 101 of made"):
         measured.readme_table()
 
 
 def test_a_command_is_shown_once(texts):
-    first, command = measured.shown(Table("two", ("first:",)), "")
-    second, _ = measured.shown(Table("two", ("second:",)), command)
+    first, command = measured.shown("table", "two", "first:")
+    second, _ = measured.shown("table", "two", "second:", command=command)
     assert first[0].startswith("[two.txt](../tools/benchmarks/two.txt): `python -m")
     assert second[0] == "second: 200 rows"
     assert first[1] == "first: 100 rows"
 
 
 def test_only_some_rows_of_a_table(texts):
-    paragraphs, _ = measured.shown(Table("two", ("first:",), only="theirs"), "")
+    paragraphs, _ = measured.shown("rows", "two", "first:", "theirs")
     assert paragraphs[-1].splitlines()[2:] == ["| theirs | > 9.15           |"]
 
 

@@ -69,7 +69,7 @@ def test_every_damage_changes_the_array(array):
 
 @pytest.mark.parametrize("value", ["word", 3, 2.5, [1, 2], {"a": 1}, None])
 def test_every_field_has_damages(value):
-    kinds = [d.kind for d in damage.field_damages("field", value, lambda *_: None)]
+    kinds = [d.kind for d in damage.fields_damages("", [(("field",), value)], lambda *_: None)]
     assert len(kinds) == len(set(kinds)) >= 6
 
 

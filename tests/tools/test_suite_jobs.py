@@ -4,12 +4,10 @@ import gzip
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from command_line import libsvm_text, two_clouds
 
 from bigsvm import open_store
-from bigsvm.core import smo
 from bigsvm.data import zarr_arrays
 from bigsvm.gram.spans import Team
 from tools.benchmarks import __main__ as command
@@ -18,7 +16,6 @@ from tools.benchmarks.data import made
 from tools.benchmarks.suites import (
     at_size,
     conversion,
-    pair_steps,
     parity,
     parse,
     reading,
@@ -41,30 +38,6 @@ def folder(monkeypatch, tmp_path):
             file.write(libsvm_text(X, target))
     monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
     return tmp_path
-
-
-# Pair steps.
-
-
-def test_the_problem_of_pair_steps_is_a_kernel_matrix_of_two_classes():
-    labels, rows = pair_steps.make_problem(1100)
-    width = len(pair_steps.fresh_state(labels).alpha)
-    assert rows.shape == (1100, width)
-    K = rows[:, :1100]
-    np.testing.assert_array_equal(np.diag(K), 1)
-    np.testing.assert_allclose(K, K.T, rtol=1e-5)
-    assert not rows[:, 1100:].any()
-    assert np.linalg.eigvalsh(K[:100, :100].astype(float)).min() > -1e-5
-    assert set(labels) == {-1.0, 1.0}
-
-
-@pytest.mark.parametrize("rule", list(pair_steps.RULES))
-def test_time_is_per_variable_and_step(rule, monkeypatch):
-    clock = iter([10.0, 11.0])
-    monkeypatch.setattr(pair_steps, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    job = {"who": rule, "parameters": {"size": 50, "steps": 4}}
-    assert pair_steps.take_steps(job)["nanoseconds"] == pytest.approx(1e9 / (4 * 50))
-    assert hasattr(smo, pair_steps.RULES[rule])
 
 
 # The serial share.

@@ -12,7 +12,6 @@ import argparse
 import json
 import lzma
 import os
-import shutil
 import struct
 import tempfile
 import zlib
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import zstandard
-from attacks.child import command, fresh
-from attacks.searches import SEARCH, stop_search
-from attacks.subjects import MEMORY, MEMORY_BYTES, SECONDS, TRAINING, write_data
+from attacks.child import command, copied, filled, fresh
+from attacks.searches import SEARCHING, make_files
+from attacks.subjects import MEMORY, MEMORY_BYTES, SECONDS, TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -132,8 +131,7 @@ _PREDICT = ["predict", "{}/data", "{}/model", "--memory", MEMORY]
 _INFO = ["info", "{}/model"]
 _RESUME = ["train", "{}/data", "{}/out", *TRAINING, "--checkpoint", "{}/run"]
 _PAIRS = ["train", "{}/classes/data", "{}/out", *TRAINING, "--checkpoint", "{}/pairs"]
-
-_SEARCH = ["search", "{}/data", *SEARCH, "--gamma", "0.3", "--checkpoint", "{}/search"]
+_SEARCH = [*SEARCHING]
 
 
 def _put_large(path: Path) -> None:
@@ -208,23 +206,13 @@ def bombs() -> list[Bomb]:
 
 def make(folder: Path) -> None:
     """Write the good files."""
-    write_data(folder, ["="])
-    (folder / "classes").mkdir()
-    write_data(folder / "classes", ["=classes"])
-    fresh(["train", folder / "data", folder / "model", *TRAINING])
+    make_files(folder)
     # Rows of few whole numbers have kernels of their own, which compile in a hundred megabytes.
     (folder / "text").write_text("1 2:1 500:1\n-1 1:1 900:1\n" * 5)
     fresh(["train", folder / "text", folder / "out", *TRAINING])
     fresh(["export", folder / "out", folder / "exported", "--to", "libsvm"])
     for data, model in (("text", "exported"), ("data", "model")):
         fresh(["predict", folder / data, folder / model])
-    for name, data in (("run", "data"), ("pairs", "classes/data")):
-        fresh(["train", folder / data, folder / "out", *TRAINING, "--checkpoint", folder / name,
-               "--max-iter", "50"])  # fmt: skip
-    words = [word.replace("{}", str(folder)) for word in _SEARCH]
-    fresh(words)
-    shutil.rmtree(folder / "search")
-    stop_search(words, 2)
     for name in ("out", "exported", "text"):
         (folder / name).unlink()
 
@@ -236,7 +224,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     faults = 0
     with tempfile.TemporaryDirectory() as name:
-        folder, copy = Path(name) / "files", Path(name) / "copy"
+        folder = Path(name) / "files"
         folder.mkdir()
         make(folder)
         chosen = bombs()
@@ -245,13 +233,12 @@ def main(argv: Sequence[str]) -> int:
         for bomb in chosen:
             if options.only and not any(word in bomb.name for word in options.only):
                 continue
-            shutil.copytree(folder, copy)
-            bomb.put(copy)
-            ended = command([w.replace("{}", str(copy)) for w in bomb.command], seconds=SECONDS)
+            with copied(folder) as copy:
+                bomb.put(copy)
+                ended = command(filled(bomb.command, copy), seconds=SECONDS)
             fault = ended.fault(memory=MEMORY_BYTES)
             faults += fault is not None
             last = ended.err.strip().splitlines()[-1:] if ended.code else ["read"]
             answer = f"FAULT: {fault}" if fault else "".join(last).replace(str(copy), "")
             print(f"{bomb.name:{width}}  {ended.peak / 1e6:6.0f}  {answer[:140]}", flush=True)
-            shutil.rmtree(copy)
     return int(faults > 0)

@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
-from attacks.child import command, fresh
+from attacks.child import fresh
 from attacks.subjects import (
     ARRAY_DAMAGES,
-    FAULT,
     LARGE,
-    MEMORY,
-    MEMORY_BYTES,
     N_ROWS,
-    OUTCOMES,
-    REFUSED,
-    SECONDS,
     TRAINING,
     Damage,
     Subject,
-    array_damages,
-    field_damages,
+    arrays_damages,
+    fields_damages,
     leaves,
+    predicting,
+    put_field,
     same_values,
     set_field,
     train_options,
@@ -72,75 +68,41 @@ class CheckpointSubject(Subject):
             shutil.rmtree(path)
         _keep_expected(self)
 
-    def commands(self, folder: Path) -> list[list[str | Path]]:
+    def commands(self, folder: Path, target: str = "") -> list[list[str | Path]]:
         """Resume as the same command with the same checkpoint, which knows no other paths."""
-        return [
-            ["train", folder / "data", folder / "model", *train_options(self._arguments), *TRAINING,
-             "--checkpoint", folder / "run"],
-            ["predict", folder / "data", folder / "model", "-o", folder / "predicted",
-             "--overwrite", "--decision-function", "--memory", MEMORY],
-        ]  # fmt: skip
+        words = ["train", folder / "data", folder / "model", *train_options(self._arguments),
+                 *TRAINING, "--checkpoint", folder / "run"]  # fmt: skip
+        if target.startswith("run.json"):
+            words = ["train", "--resume", folder / "run", "--max-iter", "-1"]
+        return [words, predicting(folder)]
 
-    def examine(self, damage: Damage, folder: Path) -> tuple[str, str]:
-        """Resume only; predict where that has written a model."""
-        copy = folder / "copy"
-        shutil.copytree(self.folder, copy, symlinks=True)
-        try:
-            for field, name in (("source", "data"), ("model", "model")):
-                _put_run(copy, (field,), str(copy / name))
-            damage.apply(copy)
-            words = self.commands(copy)
-            if damage.target.startswith("run.json"):
-                words[0] = ["train", "--resume", copy / "run", "--max-iter", "-1"]
-            training = command(words[0], seconds=SECONDS)
-            fault = training.fault(memory=MEMORY_BYTES)
-            if fault:
-                return FAULT, f"train: {fault}"
-            if training.code:
-                if (copy / "model").exists():
-                    return FAULT, "refused, and a model was written"
-                return REFUSED, ""
-            return self._judged(words[1], copy, training)
-        finally:
-            shutil.rmtree(copy)
+    def apply(self, damage: Damage, copy: Path) -> None:
+        """Damage a copy whose record names its own data and model."""
+        for field, name in (("source", "data"), ("model", "model")):
+            _put_run(copy, (field,), str(copy / name))
+        damage.apply(copy)
 
-    def _judged(
-        self, predict: Sequence[str | Path], copy: Path, training: Ended
-    ) -> tuple[str, str]:
-        if not (copy / "model").exists():
-            return FAULT, "exit code 0 without a model"
-        predicting = command(predict, seconds=SECONDS)
-        if predicting.code:
-            return FAULT, f"the model cannot be used: {predicting.err.strip()[-100:]}"
-        found = self.outcome(copy)
-        return (found, "") if found in OUTCOMES else (FAULT, found)
+    def refusal(self, folder: Path, ended: Sequence[Ended]) -> str:
+        """Demand that training leaves a model that can be used, or none."""
+        if ended[0].code:
+            return "refused, and a model was written" if (folder / "model").exists() else ""
+        return f"the model cannot be used: {ended[1].err.strip()[-100:]}"
 
-    def outcome(self, folder: Path) -> str:
+    def outcome(self, folder: Path, ended: Sequence[Ended]) -> str:
         """Hold a converged model to the values that the undamaged run leads to."""
         return same_values(folder)
 
     def damages(self) -> Iterator[Damage]:
         """Walk the manifest of the generation, the log of pairs and the record of the run."""
-        [generation] = sorted((self.folder / "run").glob("generation-*"))
+        generation = _generation(self.folder)
         manifest = _manifest(generation)
-        for name in manifest["arrays"]:
-            yield from array_damages(
-                name, _stored(generation, manifest, name),
-                lambda folder, changed, name=name: _put_stored(folder, name, changed),
-            )  # fmt: skip
-        for field, value in leaves(manifest):
-            if field[0] != "fingerprint":
-                yield from field_damages(
-                    f"manifest {'.'.join(field)}", value,
-                    lambda folder, changed, field=field: _put_manifest(folder, field, changed),
-                )  # fmt: skip
+        arrays = {name: _stored(generation, manifest, name) for name in manifest["arrays"]}
+        yield from arrays_damages("", arrays, _put_stored)
+        fields = [each for each in leaves(manifest) if each[0][0] != "fingerprint"]
+        yield from fields_damages("manifest ", fields, _put_manifest)
         yield from self._log_damages()
         record = json.loads((self.folder / "run" / "run.json").read_text())
-        for field, value in leaves(record):
-            yield from field_damages(
-                f"run.json {'.'.join(field)}", value,
-                lambda folder, changed, field=field: _put_run(folder, field, changed),
-            )  # fmt: skip
+        yield from fields_damages("run.json ", leaves(record), _put_run)
 
     def _log_damages(self) -> Iterator[Damage]:
         from bigsvm.one_vs_one.log import RECORD
@@ -149,11 +111,10 @@ class CheckpointSubject(Subject):
         if not path.exists():
             return
         record, rows, values = _first_entry(path)
-        for part, array in (("rows", rows), ("values", values)):
-            yield from array_damages(
-                f"pairs.log {part}", array,
-                lambda folder, changed, part=part: _put_entry(folder, {part: changed}),
-            )  # fmt: skip
+        yield from arrays_damages(
+            "pairs.log ", {"rows": rows, "values": values},
+            lambda folder, part, changed: _put_entry(folder, {part: changed}),
+        )  # fmt: skip
         for name in RECORD.names or ():
             for kind, number in (("negative", -1), ("2^30", LARGE), ("NaN", np.nan)):
                 if number == number or record[name].dtype.kind == "f":
@@ -210,13 +171,7 @@ def _put_manifest(folder: Path, field: Sequence[str], value: object) -> None:
 def _put_run(folder: Path, field: Sequence[str], value: object) -> None:
     from bigsvm.cli import runs
 
-    path = folder / "run" / "run.json"
-    record = json.loads(path.read_text())
-    set_field(record, field, value)
-    if field[0] != "xxh3":
-        record.pop("xxh3", None)
-        record["xxh3"] = runs._digest(record)
-    path.write_text(json.dumps(record))
+    put_field(folder / "run" / "run.json", field, value, runs._digest)
 
 
 def _first_entry(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -266,16 +221,13 @@ class RowsSubject(Subject):
             raise RuntimeError("no kernel rows were kept on disk")
         _keep_expected(self)
 
-    def commands(self, folder: Path) -> list[list[str | Path]]:
+    def commands(self, folder: Path, target: str = "") -> list[list[str | Path]]:
         """Resume, and predict."""
-        return [
-            ["train", folder / "data", folder / "model", *self._arguments, *TRAINING,
-             "--checkpoint", folder / "run", "--cache-dir", folder / "cache"],
-            ["predict", folder / "data", folder / "model", "-o", folder / "predicted",
-             "--overwrite", "--decision-function", "--memory", MEMORY],
-        ]  # fmt: skip
+        training = ["train", folder / "data", folder / "model", *self._arguments, *TRAINING,
+                    "--checkpoint", folder / "run", "--cache-dir", folder / "cache"]  # fmt: skip
+        return [training, predicting(folder)]
 
-    def outcome(self, folder: Path) -> str:
+    def outcome(self, folder: Path, ended: Sequence[Ended]) -> str:
         """Hold a converged model to the values that the undamaged run leads to."""
         return same_values(folder)
 

@@ -7,16 +7,18 @@ import os
 import re
 import resource
 import select
+import shutil
 import signal
 import sys
 import tempfile
 import time
 import traceback
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections import Counter
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 MOST_ADDRESS_SPACE = 12 << 30
@@ -116,6 +118,31 @@ def fresh(arguments: Sequence[str | Path]) -> None:
         code = _main(arguments)
     if code:
         raise RuntimeError(f"{' '.join(map(str, arguments))} ended with {code}: {err.getvalue()}")
+
+
+@contextmanager
+def copied(folder: Path) -> Iterator[Path]:
+    """Copy a folder to one beside it, and remove the copy in the end."""
+    copy = folder.parent / "copy"
+    shutil.copytree(folder, copy, symlinks=True)
+    try:
+        yield copy
+    finally:
+        shutil.rmtree(copy)
+
+
+def filled(words: Sequence[str], folder: Path) -> list[str]:
+    """Put a folder in the place of ``{}``."""
+    return [word.replace("{}", str(folder)) for word in words]
+
+
+def table(counts: Mapping[str, Counter[str]], outcomes: Sequence[str]) -> str:
+    """Lay out how often things ended in each way."""
+    width = max(map(len, counts), default=10)
+    lines = [f"{'':{width}}" + "".join(f"  {name:>10}" for name in outcomes)]
+    for what, row in counts.items():
+        lines.append(f"{what:{width}}" + "".join(f"  {row[name]:10}" for name in outcomes))
+    return "\n".join(lines)
 
 
 def _main(arguments: Sequence[str | Path]) -> int:

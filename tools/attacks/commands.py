@@ -13,6 +13,7 @@ Line i of a seed is always the same: ``--first`` i and ``--number`` 1 run it alo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import os
 import random
@@ -27,13 +28,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from attacks.child import USAGE_EXIT_CODE, command, fresh
+from attacks.child import USAGE_EXIT_CODE, command, copied, fresh, table
+from attacks.subjects import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from attacks.child import Ended
-    from numpy.typing import NDArray
 
 SECONDS = 60
 ROWS = 60
@@ -233,10 +234,12 @@ def make(folder: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(ROWS, 4)).astype(np.float32)
     values = X[:, 0] + 0.5 * rng.normal(size=ROWS)
-    _write_text(folder / "train", X, np.where(values > 0, 1, -1))
-    _write_text(folder / "test", X[:20], np.where(values[:20] > 0, 1, -1))
-    _write_text(folder / "three", X, np.digitize(values, [-0.5, 0.5]))
-    _write_text(folder / "values", X, values)
+    sides = np.where(values > 0, 1, -1)
+    for name, n_rows, labels in (
+        *(("train", ROWS, sides), ("test", 20, sides), ("values", ROWS, values)),
+        ("three", ROWS, np.digitize(values, [-0.5, 0.5])),
+    ):
+        (folder / name).write_text(text_of(X[:n_rows], labels[:n_rows]))
     (folder / "zeros").write_text("1\n-1\n")
     (folder / "wide").write_text("1 1:1 2147483646:1\n-1 7:2\n")
     (folder / "columns.csv").write_text("a,b,label\n1,2,0\n3,4,1\n")
@@ -259,14 +262,6 @@ def make(folder: Path) -> None:
     (folder / "garbage").write_bytes(rng.bytes(5000))
     (folder / "folder").mkdir()
     (folder / "folder" / "file").touch()
-
-
-def _write_text(path: Path, X: NDArray[Any], labels: NDArray[Any]) -> None:
-    lines = (
-        f"{label:g} " + " ".join(f"{j}:{value:.4g}" for j, value in enumerate(row, 1)) + "\n"
-        for row, label in zip(X, labels, strict=True)
-    )
-    path.write_text("".join(lines))
 
 
 def _add_specials(folder: Path) -> None:
@@ -307,17 +302,10 @@ def fault_of(ended: Ended, folder: Path) -> str | None:
 
 def run(words: Sequence[str], pristine: Path, *, seconds: float) -> tuple[str, Ended]:
     """Run one line among copies of the files; what is wrong, or ``0`` or ``2``, and the end."""
-    folder = pristine.parent / "copy"
-    shutil.copytree(pristine, folder)
-    here = os.getcwd()
-    try:
+    with copied(pristine) as folder, contextlib.chdir(folder):
         _add_specials(folder)
-        os.chdir(folder)
         ended = command([*words], seconds=seconds)
         return fault_of(ended, folder) or str(ended.code), ended
-    finally:
-        os.chdir(here)
-        shutil.rmtree(folder)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -346,18 +334,10 @@ def main(argv: Sequence[str]) -> int:
                     told = ascii(shlex.join(["bigsvm", *words]))[1:-1][:600]
                     print(f"{number}: {found}: {told}", flush=True)
                     print("    " + " | ".join(ascii(x)[1:-1] for x in ended.err.splitlines()[-3:]))
-                counts[words[0]]["fault" if is_fault else found] += 1
+                counts[words[0]][{"0": "done", "2": "refused"}.get(found, "fault")] += 1
         finally:
             tempfile.tempdir = None
             del os.environ["TMPDIR"]
-    print(_table(counts))
-    return int(any(row["fault"] for row in counts.values()))
-
-
-def _table(counts: dict[str, Counter[str]]) -> str:
-    outcomes = {"0": "done", "2": "refused", "fault": "fault"}
-    lines = [f"{'command':10}" + "".join(f"{word:>9}" for word in outcomes.values())]
-    for name in (*sorted(counts), "all"):
-        row = counts[name] if name in counts else sum(counts.values(), Counter())
-        lines.append(f"{name:10}" + "".join(f"{row[key]:9}" for key in outcomes))
-    return "\n".join(lines)
+    counts = {**dict(sorted(counts.items())), "all": sum(counts.values(), Counter())}
+    print(table(counts, ("done", "refused", "fault")))
+    return int(counts["all"]["fault"] > 0)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 import random
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attacks.checkpoints import CheckpointSubject, RowsSubject
+from attacks.child import table
 from attacks.models import ModelSubject
 from attacks.searches import SearchSubject
 from attacks.stores import StoreSubject
@@ -26,7 +27,7 @@ from attacks.subjects import FAULT, OUTCOMES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from attacks.subjects import Damage, Subject
+    from attacks.subjects import Subject
 
 MODELS = {
     "dense": ("=", "--C", "2", "--gamma", "0.3"),
@@ -82,30 +83,6 @@ def subjects(folder: Path) -> Iterator[Subject]:
     yield RowsSubject(own())
 
 
-class Table:
-    """Outcomes by subject and kind of damage, and the faults."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self.faults: list[str] = []
-
-    def add(self, subject: str, damage: Damage, outcome: str, detail: str) -> None:
-        """Count one outcome."""
-        self._counts[subject][outcome] += 1
-        if outcome == FAULT:
-            self.faults.append(f"{subject}: {damage.target}, {damage.kind}: {detail}")
-
-    def lines(self) -> list[str]:
-        """List the table, then the faults."""
-        width = max(map(len, self._counts), default=10)
-        lines = [f"{'':{width}}  " + "  ".join(f"{name:>10}" for name in OUTCOMES)]
-        for subject, counts in self._counts.items():
-            lines.append(
-                f"{subject:{width}}  " + "  ".join(f"{counts[name]:10}" for name in OUTCOMES)
-            )
-        return [*lines, "", *self.faults]
-
-
 def main(argv: Sequence[str]) -> int:
     """Print the table; the exit code says whether there is a fault."""
     parser = argparse.ArgumentParser(prog="reliability.py damage", description=__doc__)
@@ -113,19 +90,22 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of the damages, at random")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
-    chance, table = random.Random(options.seed), Table()
+    chance, faults = random.Random(options.seed), list[str]()
+    counts: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as name:
         for subject in subjects(Path(name)):
             if options.only and not any(word in subject.name for word in options.only):
                 continue
             subject.make()
+            counts[subject.name] = Counter()
             for damage in subject.damages():
                 if chance.random() >= options.share:
                     continue
-                outcome, detail = subject.examine(damage, Path(name))
-                table.add(subject.name, damage, outcome, detail)
+                outcome, detail = subject.examine(damage)
+                counts[subject.name][outcome] += 1
                 if outcome == FAULT:
-                    print(table.faults[-1], flush=True)
+                    faults.append(f"{subject.name}: {damage.target}, {damage.kind}: {detail}")
+                    print(faults[-1], flush=True)
             print(f"-- {subject.name}: done", flush=True)
-    print("\n".join(table.lines()))
-    return int(bool(table.faults))
+    print("\n".join([table(counts, OUTCOMES), "", *faults]))
+    return int(bool(faults))

@@ -14,17 +14,16 @@ import bz2
 import gzip
 import lzma
 import random
-import shutil
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import zstandard
-from attacks.child import command, fresh
-from attacks.searches import SEARCH, stop_search
-from attacks.subjects import MEMORY, MEMORY_BYTES, SECONDS, TRAINING, clouds, write_data
+from attacks.child import command, copied, filled, fresh, table
+from attacks.searches import SEARCHING, make_files
+from attacks.subjects import MEMORY, MEMORY_BYTES, SECONDS, TRAINING, clouds, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,40 +89,20 @@ KINDS = (
         ["info", "{}/pairs"],
     )),
     Kind("checkpoint of a search", "search/**/*", (
-        ["search", "{}/data", *SEARCH, "--gamma", "0.3", "--checkpoint", "{}/search"],
+        [*SEARCHING],
     )),
 )  # fmt: skip
 
 
 def make(folder: Path) -> None:
     """Write one file of each kind."""
-    write_data(folder, ["="])
-    (folder / "classes").mkdir()
-    write_data(folder / "classes", ["=classes"])
-    rows, labels = clouds(n_rows=60)
-    text = "".join(
-        " ".join([f"{label:g}", *(f"{j + 1}:{value:.5g}" for j, value in enumerate(row))]) + "\n"
-        for row, label in zip(rows, labels, strict=True)
-    ).encode()
+    make_files(folder)
+    text = text_of(*clouds(n_rows=60)).encode()
     (folder / "text").write_bytes(text)
-    for suffix, packed in (
-        ("gz", gzip.compress(text)),
-        ("bz2", bz2.compress(text)),
-        ("xz", lzma.compress(text)),
-        ("zst", zstandard.compress(text)),
-    ):
-        (folder / f"compressed.{suffix}").write_bytes(packed)
-    fresh(["train", folder / "data", folder / "model", *TRAINING])
+    packers = {"gz": gzip, "bz2": bz2, "xz": lzma, "zst": zstandard}
+    for suffix, module in packers.items():
+        (folder / f"compressed.{suffix}").write_bytes(module.compress(text))
     fresh(["export", folder / "model", folder / "libsvm", "--to", "libsvm"])
-    for name, data in (("run", "data"), ("pairs", "classes/data")):
-        fresh(["train", folder / data, folder / "out", *TRAINING, "--checkpoint", folder / name,
-               "--max-iter", "50"])  # fmt: skip
-    (folder / "out").unlink()
-    [words] = [kind.commands[0] for kind in KINDS if kind.name == "checkpoint of a search"]
-    words = [word.replace("{}", str(folder)) for word in words]
-    fresh(words)
-    shutil.rmtree(folder / "search")
-    stop_search(words, 2)
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
@@ -151,15 +130,13 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 def attack(kind: Kind, folder: Path, chance: random.Random, keep: Path | None) -> str:
     """Change one file in a copy, run one command; what is wrong, or what it answered."""
-    copy = folder.parent / "copy"
-    shutil.copytree(folder, copy)
-    try:
+    with copied(folder) as copy:
         path = chance.choice(sorted(p for p in copy.glob(kind.files) if p.is_file()))
         data = mutated(path.read_bytes(), chance)
         path.write_bytes(data)
         if kind.files.startswith("compressed"):
             path.rename(copy / "changed")
-        words = [word.replace("{}", str(copy)) for word in chance.choice(kind.commands)]
+        words = filled(chance.choice(kind.commands), copy)
         ended = command(words, seconds=SECONDS)
         fault = ended.fault(memory=MEMORY_BYTES)
         if fault and keep:
@@ -168,8 +145,6 @@ def attack(kind: Kind, folder: Path, chance: random.Random, keep: Path | None) -
             (keep / f"{number:04d}-error.txt").write_text(f"{words}\n{ended.err}")
         answer = "taken" if ended.code == 0 else "refused"
         return f"{words[0]} of {path.relative_to(copy)}: {fault}" if fault else answer
-    finally:
-        shutil.rmtree(copy)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -182,7 +157,7 @@ def main(argv: Sequence[str]) -> int:
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
     chance = random.Random(options.seed)
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    counts = {kind.name: Counter[str]() for kind in KINDS}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "files"
         folder.mkdir()
@@ -195,10 +170,5 @@ def main(argv: Sequence[str]) -> int:
                 print(f"{kind.name}: {found}", flush=True)
                 found = "fault"
             counts[kind.name][found] += 1
-    width = max(len(kind.name) for kind in KINDS)
-    outcomes = ("taken", "refused", "fault")
-    print(f"{'':{width}}  " + "  ".join(f"{word:>8}" for word in outcomes))
-    for kind in KINDS:
-        row = counts[kind.name]
-        print(f"{kind.name:{width}}  " + "  ".join(f"{row[word]:8}" for word in outcomes))
+    print(table(counts, ("taken", "refused", "fault")))
     return int(any(row["fault"] for row in counts.values()))

@@ -8,30 +8,30 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attacks.child import _main, command, fresh, in_child
+from attacks.child import _main, command, filled, fresh, in_child
 from attacks.subjects import (
-    FAULT,
     MEMORY,
-    MEMORY_BYTES,
     NO_EFFECT,
     OTHER_DATA,
-    REFUSED,
     SECONDS,
+    TRAINING,
     Damage,
     Subject,
-    array_damages,
-    field_damages,
+    fields_damages,
     leaves,
-    set_field,
+    model_damages,
+    put_field,
     train_options,
     write_data,
 )
+
+from bigsvm.selection import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
+    from attacks.child import Ended
 
 SEARCH = (
     "--log2-C", "-2,2,2", "--folds", "2", "--json", "--memory", MEMORY, "--threads", "1", "--quiet",
@@ -67,6 +67,25 @@ def stop_search(words: Sequence[str | Path], n_results: int) -> None:
         raise RuntimeError(f"the search was not stopped: {ended.err}")
 
 
+SEARCHING = ("search", "{}/data", *SEARCH, "--gamma", "0.3", "--checkpoint", "{}/search")
+"""A search of the files of `make_files`; ``{}`` is their folder."""
+
+
+def make_files(folder: Path) -> None:
+    """Write a store and a model, and stop a run, a run of pairs and a search after some steps."""
+    write_data(folder, ["="])
+    (folder / "classes").mkdir()
+    write_data(folder / "classes", ["=classes"])
+    fresh(["train", folder / "data", folder / "model", *TRAINING])
+    for name, data in (("run", "data"), ("pairs", "classes/data")):
+        fresh(["train", folder / data, folder / "out", *TRAINING, "--checkpoint", folder / name,
+               "--max-iter", "50"])  # fmt: skip
+    (folder / "out").unlink()
+    fresh(filled(SEARCHING, folder))
+    shutil.rmtree(folder / "search")
+    stop_search(filled(SEARCHING, folder), 2)
+
+
 class SearchSubject(Subject):
     """A search that was stopped after some results, and goes on."""
 
@@ -90,63 +109,31 @@ class SearchSubject(Subject):
         self._expected = _scores(ended.out)
         shutil.rmtree(copy)
 
-    def commands(self, folder: Path) -> list[list[str | Path]]:
+    def commands(self, folder: Path, target: str = "") -> list[list[str | Path]]:
         """Go on with the search."""
         options = [*train_options(self._arguments), *SEARCH]
         return [["search", folder / "data", *options, "--checkpoint", folder / "run"]]
 
-    def outcome(self, folder: Path) -> str:
-        """Scores are compared by `examine`, which has what the command prints."""
-        return NO_EFFECT
-
-    def examine(self, damage: Damage, folder: Path) -> tuple[str, str]:
-        """Go on from a damaged copy, and compare the scores."""
-        copy = folder / "copy"
-        shutil.copytree(self.folder, copy, symlinks=True)
-        try:
-            damage.apply(copy)
-            ended = command(self.commands(copy)[0], seconds=SECONDS)
-            fault = ended.fault(memory=MEMORY_BYTES)
-            if fault:
-                return FAULT, f"search: {fault}"
-            if ended.code:
-                return REFUSED, ""
-            found = _scores(ended.out)
-            if not all(0 <= score <= 1 for score in found):
-                return FAULT, f"it has the scores {found}"
-            return (NO_EFFECT if np.allclose(found, self._expected) else OTHER_DATA), ""
-        finally:
-            shutil.rmtree(copy)
+    def outcome(self, folder: Path, ended: Sequence[Ended]) -> str:
+        """Compare the scores that the search prints."""
+        found = _scores(ended[0].out)
+        if not all(0 <= score <= 1 for score in found):
+            return f"it has the scores {found}"
+        return NO_EFFECT if np.allclose(found, self._expected) else OTHER_DATA
 
     def damages(self) -> Iterator[Damage]:
         """Walk a result, what the results belong to, and what the next fit starts from."""
-        [*results] = sorted((self.folder / "run" / "fits").iterdir())
-        for name in (f"fits/{results[0].name}", "selection.json"):
-            record = json.loads((self.folder / "run" / name).read_text())
-            for field, value in leaves(record):
-                yield from field_damages(
-                    f"{name.partition('/')[0]} {'.'.join(field)}", value,
-                    lambda folder, changed, name=name, field=field: _put_record(
-                        folder / "run" / name, field, changed
-                    ),
-                )  # fmt: skip
-        [start, *_] = sorted((self.folder / "run" / "models").iterdir())
-        metadata, tensors = _read_tensors(start)
-        for tensor, array in tensors.items():
-            yield from array_damages(
-                f"models {tensor}", array,
-                lambda folder, changed, tensor=tensor: _put_start(
-                    folder / "run" / "models" / start.name, {tensor: changed}
+        run = self.folder / "run"
+        for path in (min((run / "fits").iterdir()), run / "selection.json"):
+            place = path.relative_to(self.folder)
+            yield from fields_damages(
+                f"{place.parts[1]} ", leaves(json.loads(path.read_text())),
+                lambda folder, field, changed, place=place: put_field(
+                    folder / place, field, changed, record._digest
                 ),
             )  # fmt: skip
-        if metadata["bigsvm"].startswith("{"):
-            for field, value in leaves(json.loads(metadata["bigsvm"])):
-                yield from field_damages(
-                    f"models header {'.'.join(field)}", value,
-                    lambda folder, changed, field=field: _put_start(
-                        folder / "run" / "models" / start.name, {}, field, changed
-                    ),
-                )  # fmt: skip
+        start = min((run / "models").iterdir())
+        yield from model_damages("models ", self.folder, f"run/models/{start.name}")
         for part in ("fits", "models", "runs", "selection.json", "lock"):
             yield Damage(part, "link", lambda folder, part=part: _put_link(folder, part))
 
@@ -155,43 +142,6 @@ def _scores(out: str) -> list[float]:
     results = json.loads(out)["results"]
     names = [name for name in results if name.startswith("split") and "_test_" in name]
     return [score for name in names for score in results[name]]
-
-
-def _put_record(path: Path, field: Sequence[str], value: object) -> None:
-    from bigsvm.selection import record
-
-    content = json.loads(path.read_text())
-    set_field(content, field, value)
-    if field[0] != "xxh3":
-        content.pop("xxh3", None)
-        content["xxh3"] = record._digest(content)
-    path.write_text(json.dumps(content))
-
-
-def _read_tensors(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
-    import safetensors
-
-    with safetensors.safe_open(str(path), "numpy") as file:
-        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
-
-
-def _put_start(
-    path: Path, tensors: dict[str, NDArray[Any]], field: Sequence[str] = (), value: object = None
-) -> None:
-    """Change tensors or a field of the header and make the hash fit."""
-    import safetensors.numpy
-
-    from bigsvm.models.files import digest_of_tensors
-
-    metadata, held = _read_tensors(path)
-    text = metadata["bigsvm"]
-    if field:
-        header = json.loads(text)
-        set_field(header, field, value)
-        text = json.dumps(header, sort_keys=True)
-    held = {name: np.ascontiguousarray(array) for name, array in (held | tensors).items()}
-    digest = digest_of_tensors(text, held)
-    safetensors.numpy.save_file(held, path, {"bigsvm": text, "xxh3_128": digest})
 
 
 def _put_link(folder: Path, part: str) -> None:

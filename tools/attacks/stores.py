@@ -8,24 +8,26 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attacks import oracle
 from attacks.child import fresh
 from attacks.subjects import (
     MEMORY,
     N_ROWS,
     OTHER_DATA,
     TRAINING,
-    Damage,
     Subject,
-    array_damages,
+    arrays_damages,
     clouds,
-    field_damages,
+    fields_damages,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import zarr
+    from attacks.child import Ended
+    from attacks.subjects import Damage
     from numpy.typing import NDArray
 
     from bigsvm.models import KernelExpansion
@@ -57,34 +59,18 @@ class StoreSubject(Subject):
             fresh(words)
         (self.folder / "trained").rename(self.folder / "given")
 
-    def commands(self, folder: Path) -> list[list[str | Path]]:
+    def commands(self, folder: Path, target: str = "") -> list[list[str | Path]]:
         """Train, predict, describe."""
         model = folder / "given" if (folder / "given").exists() else folder / "trained"
         return [
-            [
-                "train",
-                folder / "store",
-                folder / "trained",
-                "--C",
-                "2",
-                "--gamma",
-                "0.3",
-                *TRAINING,
-            ],
-            [
-                "predict",
-                folder / "store",
-                model,
-                "-o",
-                folder / "predicted",
-                "--overwrite",
-                "--memory",
-                MEMORY,
-            ],
+            ["train", folder / "store", folder / "trained", "--C", "2", "--gamma", "0.3",
+             *TRAINING],
+            ["predict", folder / "store", model, "-o", folder / "predicted", "--overwrite",
+             "--memory", MEMORY],
             ["info", folder / "store", "--json"],
-        ]
+        ]  # fmt: skip
 
-    def outcome(self, folder: Path) -> str:
+    def outcome(self, folder: Path, ended: Sequence[Ended]) -> str:
         """Hold a converged model to the optimality conditions, computed from the arrays."""
         import zarr
 
@@ -106,17 +92,12 @@ class StoreSubject(Subject):
 
         group = zarr.open_group(self.folder / "store", mode="r")
         record = _attributes(self.folder)
-        for name in record["manifest"]:
-            array = np.asarray(group[name])
-            yield from array_damages(
-                name, array, lambda folder, changed, name=name: _put_array(folder, name, changed)
-            )
-        for field, value in record.items():
-            yield from field_damages(
-                f"attribute {field}",
-                value,
-                lambda folder, changed, field=field: _put_attributes(folder, {field: changed}),
-            )
+        arrays = {name: np.asarray(group[name]) for name in record["manifest"]}
+        yield from arrays_damages("", arrays, _put_array)
+        yield from fields_damages(
+            "attribute ", (((field,), value) for field, value in record.items()),
+            lambda folder, field, changed: _put_attributes(folder, {field[0]: changed}),
+        )  # fmt: skip
 
 
 def kkt_gap(
@@ -138,21 +119,11 @@ def kkt_gap(
     signs = np.where(labels == model.classes[1], 1.0, -1.0)
     beta = np.zeros(len(labels))
     beta[model.support] = model.coefficients
-    alpha = signs * beta
-    slack = 1e-6 * max(upper.max(), 1)
-    if (alpha < -slack).any() or (alpha > upper + slack).any():
-        return float("inf")
-    if abs(beta.sum()) > 1e-6 * max(np.abs(beta).sum(), 1):
-        return float("inf")
-    squares = (rows**2).sum(1)
-    distances = squares[:, None] + squares - 2 * rows @ rows.T
-    outputs = np.exp(-model.kernel.gamma * np.maximum(distances, 0)) @ beta
-    up = np.where(signs > 0, alpha < upper - slack, alpha > slack) & (upper > 0)
-    low = np.where(signs > 0, alpha > slack, alpha < upper - slack) & (upper > 0)
-    if not up.any() or not low.any():
-        return 0.0
-    scores = signs - outputs
-    return float(scores[up].max() - scores[low].min())
+    K = oracle.gram(rows, rows, dict(model.kernel.describe()))
+    intercept = float(np.ravel(model.intercept)[0])
+    point = oracle.variables("c-svc", beta, intercept, signs, upper, {}, {})
+    found = oracle.standing(K, point)
+    return float("inf") if found.faults else found.gap
 
 
 def _csr(group: zarr.Group) -> NDArray[Any]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import shutil
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from attacks.child import command, fresh
+from attacks.child import command, copied, fresh
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from attacks.child import Ended
     from numpy.typing import NDArray
 
 MEMORY = "60MB"
@@ -165,51 +168,66 @@ class Subject(ABC):
         """Yield every change."""
 
     @abstractmethod
-    def commands(self, folder: Path) -> list[list[str | Path]]:
-        """Command lines that read the files of a folder."""
+    def commands(self, folder: Path, target: str = "") -> list[list[str | Path]]:
+        """Command lines that read the files of a folder, of which `target` is damaged."""
 
     @abstractmethod
-    def outcome(self, folder: Path) -> str:
+    def outcome(self, folder: Path, ended: Sequence[Ended]) -> str:
         """Say what the commands made of the data: `NO_EFFECT`, `OTHER_DATA`, or what is wrong."""
 
-    def examine(self, damage: Damage, folder: Path) -> tuple[str, str]:
+    def refusal(self, folder: Path, ended: Sequence[Ended]) -> str:
+        """Say what is wrong where a command has refused; empty where nothing is."""
+        return ""
+
+    def apply(self, damage: Damage, copy: Path) -> None:
+        """Damage a copy of the files."""
+        damage.apply(copy)
+
+    def examine(self, damage: Damage) -> tuple[str, str]:
         """Run the commands on a damaged copy; the outcome, and what is wrong in it."""
-        copy = folder / "copy"
-        shutil.copytree(self.folder, copy, symlinks=True)
-        try:
-            damage.apply(copy)
-            ended = [(words, command(words, seconds=SECONDS)) for words in self.commands(copy)]
-            for words, end in ended:
-                fault = end.fault(memory=MEMORY_BYTES)
-                if fault:
+        with copied(self.folder) as copy:
+            self.apply(damage, copy)
+            ended = []
+            for words in self.commands(copy, damage.target):
+                ended.append(command(words, seconds=SECONDS))
+                if fault := ended[-1].fault(memory=MEMORY_BYTES):
                     return FAULT, f"{words[0]}: {fault}"
-            if any(end.code for _, end in ended):
-                return REFUSED, ""
-            found = self.outcome(copy)
+            if any(end.code for end in ended):
+                found = self.refusal(copy, ended) or REFUSED
+            else:
+                found = self.outcome(copy, ended)
             return (found, "") if found in OUTCOMES else (FAULT, found)
-        finally:
-            shutil.rmtree(copy)
 
 
-def array_damages(
-    target: str, array: NDArray[Any], put: Callable[[Path, NDArray[Any]], None]
+def arrays_damages(
+    title: str,
+    arrays: Mapping[str, NDArray[Any]],
+    put: Callable[[Path, str, NDArray[Any]], None],
 ) -> Iterator[Damage]:
-    for kind, change in ARRAY_DAMAGES.items():
+    """Yield every damage of some arrays; `put` takes a folder, a name and what is put there."""
+    for (name, array), (kind, change) in itertools.product(arrays.items(), ARRAY_DAMAGES.items()):
         with np.errstate(all="ignore"):
             changed = change(array)
-        if changed.dtype == array.dtype and np.array_equal(changed, array, equal_nan=True):
-            continue
-        yield Damage(target, kind, lambda folder, changed=changed: put(folder, changed))
+        if changed.dtype != array.dtype or not np.array_equal(changed, array, equal_nan=True):
+            yield Damage(
+                f"{title}{name}", kind,
+                lambda folder, name=name, changed=changed: put(folder, name, changed),
+            )  # fmt: skip
 
 
-def field_damages(
-    target: str, value: object, put: Callable[[Path, object], None]
+def fields_damages(
+    title: str,
+    fields: Iterable[tuple[Sequence[str], object]],
+    put: Callable[[Path, Sequence[str], object], None],
 ) -> Iterator[Damage]:
-    for kind, change in FIELD_DAMAGES.items():
+    """Yield every damage of some fields, as `leaves` has them."""
+    for (field, value), (kind, change) in itertools.product(fields, FIELD_DAMAGES.items()):
         changed = change(value)
-        if type(changed) is type(value) and changed == value:
-            continue
-        yield Damage(target, kind, lambda folder, changed=changed: put(folder, changed))
+        if type(changed) is not type(value) or changed != value:
+            yield Damage(
+                f"{title}{'.'.join(field)}", kind,
+                lambda folder, field=field, changed=changed: put(folder, field, changed),
+            )  # fmt: skip
 
 
 TRAINING = ("--memory", MEMORY, "--threads", "1", "--max-time", "10", "--quiet")
@@ -222,6 +240,14 @@ def clouds(n_classes: int = 2, *, n_rows: int = N_ROWS, n_columns: int = 6) -> t
     centres = rng.normal(size=(n_classes, n_columns)) * 1.2
     rows = rng.normal(size=(n_rows, n_columns)) + centres[labels.astype(int)]
     return rows.astype(np.float32), labels
+
+
+def text_of(rows: NDArray[Any], labels: NDArray[Any]) -> str:
+    """Write rows as LIBSVM text."""
+    return "".join(
+        f"{label:g} " + " ".join(f"{j}:{value:.5g}" for j, value in enumerate(row, 1)) + "\n"
+        for row, label in zip(rows, labels, strict=True)
+    )
 
 
 def write_data(folder: Path, arguments: Sequence[str]) -> None:
@@ -266,6 +292,51 @@ def set_field(record: dict[str, Any], field: Sequence[str], value: object) -> No
     for key in field[:-1]:
         record = record[key]
     record[field[-1]] = value
+
+
+def put_field(
+    path: Path, field: Sequence[str], value: object, digest: Callable[[dict[str, Any]], str]
+) -> None:
+    """Change a field of a file of JSON, and make its hash fit."""
+    record = json.loads(path.read_text())
+    set_field(record, field, value)
+    if field[0] != "xxh3":
+        record.pop("xxh3", None)
+        record["xxh3"] = digest(record)
+    path.write_text(json.dumps(record))
+
+
+def model_damages(title: str, folder: Path, place: str) -> Iterator[Damage]:
+    """Walk the tensors and the header of the model that is at `place` in a folder."""
+    import safetensors.numpy
+
+    from bigsvm.models.files import digest_of_tensors
+
+    with safetensors.safe_open(str(folder / place), "numpy") as file:
+        text = file.metadata()["bigsvm"]
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+
+    def put(folder: Path, text: str, tensors: dict[str, NDArray[Any]]) -> None:
+        held = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+        metadata = {"bigsvm": text, "xxh3_128": digest_of_tensors(text, held)}
+        safetensors.numpy.save_file(held, folder / place, metadata)
+
+    def put_field_of_header(folder: Path, field: Sequence[str], changed: object) -> None:
+        header = json.loads(text)
+        set_field(header, field, changed)
+        put(folder, json.dumps(header, sort_keys=True), tensors)
+
+    yield from arrays_damages(
+        title, tensors, lambda folder, name, changed: put(folder, text, tensors | {name: changed})
+    )
+    if text.startswith("{"):
+        yield from fields_damages(f"{title}header ", leaves(json.loads(text)), put_field_of_header)
+
+
+def predicting(folder: Path) -> list[str | Path]:
+    """Command line that writes the decision values of the model."""
+    return ["predict", folder / "data", folder / "model", "-o", folder / "predicted",
+            "--overwrite", "--decision-function", "--memory", MEMORY]  # fmt: skip
 
 
 LARGEST_TOL = 1e-3

@@ -20,12 +20,14 @@ from tools.benchmarks.children import REPOSITORY, bigsvm_command, machine, run_c
 from tools.benchmarks.contestants import OURS, TOL, is_installed
 from tools.benchmarks.data import is_skipped
 from tools.benchmarks.results import (
+    COLUMNS,
     Case,
     Column,
     Limit,
     Results,
     Row,
     Run,
+    cell,
     geometric_mean,
     median_range,
     megabytes,
@@ -56,8 +58,8 @@ class Suite:
         options → cases; those without a file are skipped.
     contestants, guests : tuple of str
         Of `contestants.py`; guests take part only where ``--contestants`` names them.
-    columns : tuple of (header, callable)
-        The callable makes a cell of a `Row`.
+    columns : tuple of str or (str, str or callable)
+        Headers of `results.COLUMNS`, or `results.Shown` below a header of the suite's own.
     limits : callable
         `Results` → what must hold.
     before, after : callable
@@ -440,14 +442,15 @@ def _say(line: str) -> None:
 
 def report(suite: Suite, results: Results) -> str:
     """Lay out the tables of a suite."""
-    header = [name for name, _ in suite.columns]
+    columns = [(c, COLUMNS[c]) if isinstance(c, str) else c for c in suite.columns]
+    header = [name for name, _ in columns]
     lines = results.lines(wide=suite.wide, by_contestant=suite.by_contestant)
     if not suite.table_of_each_case:
-        return table(header, [[cell(row) for _, cell in suite.columns] for row in lines])
+        return table(header, [[cell(row, shown) for _, shown in columns] for row in lines])
     texts = []
     for case in results.cases:
         of_case = [row for row in lines if row.case.name == case.name]
-        cells = [[cell(row) for _, cell in suite.columns] for row in of_case]
+        cells = [[cell(row, shown) for _, shown in columns] for row in of_case]
         below = table(header, [*cells, *suite.more_rows(of_case)])
         whole = results.row(case)
         texts.append(f"{suite.heading(whole)}\n\n{below}\n\n{suite.below(whole)}")

@@ -121,15 +121,13 @@ def run_child(
             env=environment(threads, checkout),
             cwd=checkout,
         )
-        sampler = _MemorySampler(child.pid)
-        patience = _Patience(child, out.fileno() if of_the_fit else None, give_up_after)
+        watch = _Watch(child, out.fileno() if of_the_fit else None, give_up_after)
         if while_running is not None:
             while_running(child)
         _, status, usage = os.wait4(child.pid, 0)
         seconds, ended = time.perf_counter() - started, time.time()
-        gave_up = patience.stop()
+        watch.stop()
         child.returncode = os.waitstatus_to_exitcode(status)
-        sampled = sampler.stop()
         out.seek(0)
         err.seek(0)
         stdout, stderr = (f.read().decode(errors="replace") for f in (out, err))
@@ -139,11 +137,11 @@ def run_child(
     return Finished(
         returncode=child.returncode,
         seconds=seconds,
-        peak_rss=max(sampled, usage.ru_maxrss * kibibytes if usage.ru_maxrss > own_peak else 0),
+        peak_rss=max(watch.peak, usage.ru_maxrss * kibibytes if usage.ru_maxrss > own_peak else 0),
         answer=last_json(stdout),
         stdout=stdout,
         stderr=stderr,
-        gave_up=gave_up,
+        gave_up=watch.gave_up,
         ended=ended,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
     )
@@ -166,8 +164,8 @@ def fit_began(text: str) -> float | None:
     return None
 
 
-class _Patience:
-    """Kills a child that takes longer than it is given.
+class _Watch:
+    """Looks at a child's memory, and kills a child that takes longer than it is given.
 
     Parameters
     ----------
@@ -176,61 +174,54 @@ class _Patience:
         Descriptor of the file in which the child says when its fit begins; None: it began already.
     seconds : float or None
         None: it has all the time it needs.
+
+    Attributes
+    ----------
+    peak : int
+        Most bytes of its resident set.
+    gave_up : bool
+        Whether it was killed.
     """
 
     def __init__(
         self, child: subprocess.Popen[bytes], output: int | None, seconds: float | None
     ) -> None:
         self._child, self._output, self._seconds = child, output, seconds
+        self.peak, self.gave_up = 0, False
         self._started = time.time()
-        self._gave_up = False
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _deadline(self, seconds: float) -> float:
-        if self._output is None:
-            return self._started + seconds
-        began = fit_began(os.pread(self._output, 1 << 16, 0).decode(errors="replace"))
-        return self._started + STARTING if began is None else began + seconds
-
-    def _run(self) -> None:
-        while self._seconds is not None and not self._done.wait(SAMPLE_SECONDS):
-            if time.time() > self._deadline(self._seconds):
-                self._gave_up = True
-                self._child.kill()
-                return
-
-    def stop(self) -> bool:
-        """End the watch; whether the child was killed."""
-        self._done.set()
-        self._thread.join()
-        return self._gave_up
-
-
-class _MemorySampler:
-    """The peak of a process's resident set, looked at every `SAMPLE_SECONDS`."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._peak = 0
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+    def _is_late(self) -> bool:
+        if self._seconds is None:
+            return False
+        began, seconds = self._started, self._seconds
+        if self._output is not None:
+            text = os.pread(self._output, 1 << 16, 0).decode(errors="replace")
+            if (of_fit := fit_began(text)) is None:
+                seconds = STARTING
+            else:
+                began = of_fit
+        return time.time() > began + seconds
 
     def _run(self) -> None:
         import psutil
 
-        try:
-            while not self._done.wait(SAMPLE_SECONDS):
-                self._peak = max(self._peak, peak_so_far(self._pid))
-        except (psutil.Error, FileNotFoundError, ProcessLookupError):
-            return  # the child has ended
+        while not self._done.wait(SAMPLE_SECONDS):
+            try:
+                self.peak = max(self.peak, peak_so_far(self._child.pid))
+            except (psutil.Error, FileNotFoundError, ProcessLookupError):
+                return  # the child has ended
+            if self._is_late():
+                self.gave_up = True
+                self._child.kill()
+                return
 
-    def stop(self) -> int:
+    def stop(self) -> None:
+        """End the watch."""
         self._done.set()
         self._thread.join()
-        return self._peak
 
 
 def peak_so_far(pid: int) -> int:

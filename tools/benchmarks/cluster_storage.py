@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from tools.benchmarks.children import machine
-from tools.benchmarks.clusters import N_COLUMNS, WORKER_MEMORY, local_cluster
 from tools.benchmarks.results import megabytes, table
 
 if TYPE_CHECKING:
     import argparse
 
+N_COLUMNS = 54
 BUCKET = "rows"
 CLOUD_BLOCK = 100_000
 CLOUD_OFFSET = 0.4
@@ -72,6 +72,8 @@ def storage(options: argparse.Namespace) -> int:
     """Write a store to object storage, and train it with two workers."""
     import subprocess
     import sys
+
+    from tools.benchmarks.suites.cluster import WORKER_MEMORY, local_cluster
 
     with ExitStack() as stack:
         start_server(stack)

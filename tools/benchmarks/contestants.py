@@ -241,6 +241,27 @@ def rows_and_labels(job: Job) -> tuple[Any, Any]:
     return store.rows.read(0, store.rows.n_rows), store.labels()
 
 
+def timed(model: Any, *rows: Any) -> dict[str, Any]:  # noqa: ANN401 (of any contestant)
+    """Train once; what it took, and what the certificate has."""
+    fetched = fetched_bytes()
+    print(f"{FIT_BEGAN}{time.time()!r}", flush=True)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    model.fit(*rows)
+    answer = {
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - cpu_started,
+        "peak_rss": peak_so_far(os.getpid()),
+        "n_support": len(model.support_),
+    }
+    if fetched is not None:
+        answer["from_disk"] = (fetched_bytes() or 0) - fetched
+    if hasattr(model, "certificate_"):
+        certificate = model.certificate_
+        answer |= {name: certificate[name] for name in CERTIFIED if name in certificate}
+        answer["stopped"] = str(model.stop_reason_)
+    return answer
+
+
 def fit(job: Job) -> dict[str, Any]:
     """Train once."""
     import numpy as np
@@ -253,22 +274,7 @@ def fit(job: Job) -> dict[str, Any]:
     if job["who"] in MODULES:
         x = x.astype(dtype, copy=False)
     model = estimator(job)
-    fetched = fetched_bytes()
-    print(f"{FIT_BEGAN}{time.time()!r}", flush=True)
-    started, cpu_started = time.perf_counter(), time.process_time()
-    model.fit(x) if y is None else model.fit(x, y)
-    answer = {
-        "seconds": time.perf_counter() - started,
-        "cpu_seconds": time.process_time() - cpu_started,
-        "peak_rss": peak_so_far(os.getpid()),
-        "n_support": len(model.support_),
-    }
-    if fetched is not None:
-        answer["from_disk"] = (fetched_bytes() or 0) - fetched
-    if job["who"] in OURS:
-        certificate = model.certificate_
-        answer |= {name: certificate[name] for name in CERTIFIED if name in certificate}
-        answer["stopped"] = str(model.stop_reason_)
+    answer = timed(model, x) if y is None else timed(model, x, y)
     parameters = {"kernel": "rbf", **job["parameters"]}
     if job["who"] == "this":  # another sum would be long among very many support vectors
         answer["objective"] = model.certificate_["objective"]
@@ -292,13 +298,11 @@ def train_and_test(
     *,
     dense: bool = False,
     tiny: tuple[int, int] = (TINY_ROWS, TINY_STEPS),
-    held_out: float = 0.0,
 ) -> dict[str, Any]:
     """Train a model of a suite's own on the rows of a case, and test it on the data's test part.
 
     A fit of `tiny` rows and steps comes first, as in `fit`. With `dense` rows become an array,
-    whatever their layout. A share of the rows that is `held_out`, drawn anew each turn, takes the
-    place of the test part.
+    whatever their layout.
     """
     import numpy as np
     import scipy.sparse as sp
@@ -306,29 +310,12 @@ def train_and_test(
     warnings.simplefilter("ignore")  # who is not certified says so in `stopped`
     x, y = read_rows(job), np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
     x = x.toarray() if dense and sp.issparse(x) else x
-    rows = np.random.default_rng(job["turn"]).permutation(len(y)) if held_out else np.arange(len(y))
-    tested, rows = np.split(rows, [round(held_out * len(y))])
-    test_x, test_y, x, y = x[tested], y[tested], x[rows], y[rows]
     few, most = few_of_each(y, tiny[0]), model.max_iter
     model.set_params(max_iter=tiny[1]).fit(x[few], y[few])
     model.set_params(max_iter=most)
-    print(f"{FIT_BEGAN}{time.time()!r}", flush=True)
-    started, cpu_started = time.perf_counter(), time.process_time()
-    model.fit(x, y)
-    answer = {
-        "seconds": time.perf_counter() - started,
-        "cpu_seconds": time.process_time() - cpu_started,
-        "peak_rss": peak_so_far(os.getpid()),
-        "n_support": len(model.support_),
-    }
-    if hasattr(model, "certificate_"):
-        answer |= {name: model.certificate_.get(name) for name in CERTIFIED}
-        answer["stopped"] = str(model.stop_reason_)
-    if not held_out:
-        data = DataSet(
-            job["name"], x.shape[1], positive=tuple(job["positive"]), n_made=job["n_made"]
-        )
-        test_x, test_y = load(data, data_folder(), test=True)
+    answer = timed(model, x, y)
+    data = DataSet(job["name"], x.shape[1], positive=tuple(job["positive"]), n_made=job["n_made"])
+    test_x, test_y = load(data, data_folder(), test=True)
     if sp.issparse(test_x) and not sp.issparse(x):
         test_x = test_x.toarray()
     test_x = test_x.astype(np.float32)

@@ -98,11 +98,14 @@ class Parts(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Errors of a method: how many rows of how many, and what it was trained with."""
+    """A method on all parts of a problem: how many rows are wrong, and what it was trained with."""
 
     wrong: int
     tested: int
-    chosen: list[str]
+    chosen: tuple[str, ...] = ()
+    n_support: tuple[int, ...] = ()
+    seconds: float = 0.0
+    converged: bool = True
 
     @property
     def error(self) -> float:
@@ -218,7 +221,7 @@ def measure(name: str, method: str, options: argparse.Namespace) -> Found:
         wrong += METHODS[method](parts, C, times, PAPER_TOL)
         tested += len(parts.test_y)
         chosen.append(f"C {C:g}, gamma {times:g}")
-    return Found(wrong, tested, chosen)
+    return Found(wrong, tested, tuple(chosen))
 
 
 def tables(options: argparse.Namespace) -> Iterator[str]:
@@ -255,28 +258,13 @@ def tables(options: argparse.Namespace) -> Iterator[str]:
         )
 
 
-class Trained(NamedTuple):
-    """A method on all parts of a problem, with what was chosen for it."""
-
-    wrong: int
-    tested: int
-    n_support: list[int]
-    seconds: float
-    converged: bool
-
-    @property
-    def error(self) -> float:
-        """In %."""
-        return 100 * self.wrong / self.tested
-
-
 def train_chosen(
     parts: list[Parts], method: str, chosen: list[dict[str, Any]], threads: int
-) -> Trained:
+) -> Found:
     """Train on prepared rows with the C and gamma of a choice, and test."""
     kinds: dict[str, Any] = {"crammer-singer": (bigsvm.CrammerSingerSVC, {})}
     kind, given = kinds.get(method, (bigsvm.SVC, {"multiclass": method}))
-    wrong, n_support, seconds, converged = 0, [], 0.0, True
+    wrong, n_support, seconds, converged = 0, list[int](), 0.0, True
     for part, choice in zip(parts, chosen, strict=True):
         ready = prepared(part, choice["rows"])
         model = kind(choice["C"], gamma=choice["gamma"], tol=PAPER_TOL, n_jobs=threads, **given)
@@ -286,7 +274,8 @@ def train_chosen(
         wrong += int((model.predict(ready.test_x) != ready.test_y).sum())
         n_support.append(len(model.support_))
         converged &= bool(model.converged_)
-    return Trained(wrong, sum(len(part.test_y) for part in parts), n_support, seconds, converged)
+    tested = sum(len(part.test_y) for part in parts)
+    return Found(wrong, tested, (), tuple(n_support), seconds, converged)
 
 
 def told(choice: dict[str, Any]) -> str:
@@ -338,12 +327,17 @@ def prepared_rows(options: argparse.Namespace) -> Iterator[str]:
     yield verdicts(limits)
 
 
+def given_sets(options: argparse.Namespace) -> Iterator[tuple[str, Parts, float, float]]:
+    """Read the problems that have a C and a gamma of their own: name, parts, C, times."""
+    for name in options.data:
+        (parts,) = read(name)
+        yield name, parts, *GIVEN[name]
+
+
 def epsilon(options: argparse.Namespace) -> Iterator[str]:
     """Figure 4."""
     lines = []
-    for name in options.data:
-        (parts,) = read(name)
-        C, times = GIVEN[name]
+    for name, parts, C, times in given_sets(options):
         first = None
         for tol in TOLERANCES:
             model = machine(parts, C, times, tol=tol)
@@ -458,9 +452,7 @@ def polynomial(options: argparse.Namespace) -> Iterator[str]:
 def doubt(options: argparse.Namespace) -> Iterator[str]:
     """Figure 8: first labels as they are, then with some changed, which are to be found again."""
     lines = []
-    for name in options.data:
-        (parts,) = read(name)
-        C, times = GIVEN[name]
+    for name, parts, C, times in given_sets(options):
         model = machine(parts, C, times)
         values = model.decision_function(parts.x[model.support_])
         right = np.searchsorted(model.classes_, parts.y[model.support_])
@@ -482,9 +474,7 @@ def doubt(options: argparse.Namespace) -> Iterator[str]:
             )  # fmt: skip
     yield table(["problem", "row", "label", "‖τ‖", "margin", "η"], lines)
     lines = []
-    for name in options.data:
-        (parts,) = read(name)
-        C, times = GIVEN[name]
+    for name, parts, C, times in given_sets(options):
         rng = np.random.default_rng(0)
         wrong = rng.choice(len(parts.y), int(CHANGED * len(parts.y)), replace=False)
         classes, labels = np.unique(parts.y, return_inverse=True)
@@ -500,28 +490,19 @@ def doubt(options: argparse.Namespace) -> Iterator[str]:
     yield table([*header, "among twice as many", "among four times as many"], lines)
 
 
-PARTS: dict[str, tuple[Callable[[argparse.Namespace], Iterator[str]], tuple[str, ...]]] = {
-    "epsilon": (epsilon, ("usps", "mnist-5000", "letter")),
-    "cooling": (cooling, ("usps", "mnist-5000")),
-    "ladder": (ladder, ("mnist",)),
-    "tables": (
-        tables,
-        ("usps", "letter", "satimage", "mnist-5000", "letter-5000", "vowel", "glass"),
-    ),
-    "prepared": (prepared_rows, tuple(PROBLEMS)),
-    "polynomial": (polynomial, ("mnist",)),
-    "doubt": (doubt, ("usps", "mnist-5000")),
-}
+PARTS = {
+    "epsilon": epsilon, "cooling": cooling, "ladder": ladder, "tables": tables,
+    "prepared": prepared_rows, "polynomial": polynomial, "doubt": doubt,
+}  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the tables of a part, of the sets that are there."""
-    function, data = PARTS[options.part]
-    options.data = getattr(options, "data", [])
-    unknown = sorted(set(options.data) - set(PROBLEMS))
+    names = getattr(options, "data", ["mnist"])
+    unknown = sorted(set(names) - set(PROBLEMS))
     if unknown:
         raise SystemExit(f"--data {unknown[0]} is none of {', '.join(PROBLEMS)}")
-    options.data = [name for name in options.data or data if is_there(name)]
+    options.data = [name for name in names if is_there(name)]
     if options.data:
-        print("\n\n".join(function(options)))
+        print("\n\n".join(PARTS[options.part](options)))
     return 0

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tools.benchmarks.synthetic import in_blocks
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -109,24 +111,14 @@ def block_rows(block: int, *, n_rows: int, seed: int) -> NDArray[np.float32]:
     return x
 
 
+def block_labels(block: int, *, n_rows: int, seed: int) -> NDArray[np.float64]:
+    """Make the labels of block number `block`: (n_rows,) of ±1."""
+    return block_draws(block, n_rows=n_rows, seed=seed).labels
+
+
 def connections(n_rows: int, *, seed: int) -> tuple[da.Array, NDArray[np.float64]]:
     """X (n_rows, 127) float32, lazy, in chunks of `BLOCK_ROWS`; y (n_rows,) float64 of ±1."""
-    import dask.array as da
-
-    sizes = [min(BLOCK_ROWS, n_rows - start) for start in range(0, n_rows, BLOCK_ROWS)]
-
-    def make(block_info: dict[None, dict[str, tuple[int, ...]]]) -> NDArray[np.float32]:
-        where = block_info[None]
-        return block_rows(where["chunk-location"][0], n_rows=where["chunk-shape"][0], seed=seed)
-
-    x = da.map_blocks(
-        make,
-        chunks=(tuple(sizes), (N_COLUMNS,)),
-        dtype=np.float32,
-        meta=np.empty((0, 0), dtype=np.float32),
-    )
-    labels = [block_draws(b, n_rows=m, seed=seed).labels for b, m in enumerate(sizes)]
-    return x, np.concatenate(labels)
+    return in_blocks(block_rows, block_labels, (n_rows, N_COLUMNS), BLOCK_ROWS, seed=seed)
 
 
 def write(path: Path, *, n_rows: int, seed: int = 0) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tools.benchmarks.data import DataSet
+from tools.benchmarks.data import DataSet, data_set
 
 if TYPE_CHECKING:
     import argparse
@@ -49,6 +49,11 @@ class Case(NamedTuple):
 def case_of(data: DataSet) -> Case:
     """Train a data set with its own C and gamma."""
     return Case(data.name, data, {"C": data.C, "gamma": data.gamma})
+
+
+def data_cases(options: argparse.Namespace) -> list[Case]:
+    """Train the data sets that ``--data`` names, each with its own C and gamma."""
+    return [case_of(data_set(name)) for name in options.data]
 
 
 def made_up(name: str, **parameters: Any) -> Case:  # noqa: ANN401 (what JSON has)
@@ -197,6 +202,13 @@ class Results(NamedTuple):
     asked: tuple[str, ...] = ()
 
     @property
+    def budget(self) -> int:
+        """Bytes of ``--memory``."""
+        from bigsvm.budget import parse_bytes
+
+        return parse_bytes(self.options.memory)
+
+    @property
     def cases(self) -> list[Case]:
         """In the order in which they were fitted."""
         return list({run.case.name: run.case for run in self.runs}.values())
@@ -226,8 +238,10 @@ class Results(NamedTuple):
         return [row for row in (self.row(*pair) for pair in pairs) if row.runs]
 
 
-Column = tuple[str, "Callable[[Row], object]"]
-"""A header, and what is below it."""
+Shown: TypeAlias = "str | Callable[[Row], object]"
+"""Makes a cell of a line; a string names a value of the last run, ``gap`` or ``gap:.2e``."""
+Column: TypeAlias = "str | tuple[str, Shown]"
+"""A header, and what is below it where it is none of `COLUMNS`."""
 
 
 class Limit(NamedTuple):
@@ -386,9 +400,13 @@ def spread_in_floors(row: Row) -> str:
     return "> " * (row.gave_up and bool(found)) + median_range(found)
 
 
-def last(name: str, shown: str = "{}") -> Callable[[Row], str]:
-    """Show the value of the last run: a count that repeats exactly, or nearly."""
-    return lambda row: shown.format(*values) if (values := row.values(name)[-1:]) else "-"
+def cell(row: Row, shown: Shown) -> object:
+    """Make a cell."""
+    if not isinstance(shown, str):
+        return shown(row)
+    name, _, form = shown.partition(":")
+    values = row.values(name)
+    return format(values[-1], form) if values else "-"
 
 
 def most_megabytes(row: Row) -> str:
@@ -401,6 +419,34 @@ def who(row: Row) -> str:
     return str(row.who)
 
 
+def of(name: str, shown: Shown) -> Callable[[Row], object]:
+    """Show a value of one contestant, where all share a line."""
+    return lambda row: cell(row.of(name), shown)
+
+
+def given(name: str, shown: str = "{:g}") -> Callable[[Row], str]:
+    """Show a parameter of a case."""
+    return lambda row: shown.format(row.case.parameters[name])
+
+
 def fact(name: str, shown: str = "{}") -> Callable[[Row], str]:
     """Show what is known of the rows of a case."""
     return lambda row: shown.format(row.case.facts[name])
+
+
+COLUMNS: dict[str, Shown] = {
+    "who": who,
+    "data": lambda row: row.case.name,
+    "rows": fact("n_rows"),
+    "seconds": spread("seconds"),
+    "CPU seconds": spread("cpu_seconds"),
+    "SVs": "n_support",
+    "steps": "n_iter",
+    "sweeps": "n_sweeps",
+    "evaluations in floors": "evaluations_in_floors:.2f",
+    "test accuracy %": "accuracy:.2f",
+    "peak RSS MB": most_megabytes,
+    "stopped": "stopped",
+    "converged": "converged",
+}
+"""Columns that a suite names by their headers."""

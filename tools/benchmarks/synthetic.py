@@ -29,6 +29,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import dask.array as da
     from numpy.typing import NDArray
 
     Block = Callable[[np.random.Generator], tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -117,6 +118,35 @@ def make(
         x[part] = rows[: part.stop - start]
         y[part] = np.where(decision[: part.stop - start] > 0, 1.0, -1.0)
     return x, y
+
+
+def in_blocks(
+    rows: Callable[..., NDArray[np.float32]],
+    labels: Callable[..., NDArray[np.float64]],
+    shape: tuple[int, int],
+    block_rows: int,
+    *,
+    seed: int,
+) -> tuple[da.Array, NDArray[np.float64]]:
+    """Make a lazy array of rows, of `shape`, and their labels, each block from its own seed.
+
+    `rows` and `labels` take the number of a block, and ``n_rows`` and ``seed`` by name.
+    """
+    import dask.array as da
+
+    sizes = [min(block_rows, shape[0] - start) for start in range(0, shape[0], block_rows)]
+
+    def make(block_info: dict[None, dict[str, tuple[int, ...]]]) -> NDArray[np.float32]:
+        where = block_info[None]
+        return rows(where["chunk-location"][0], n_rows=where["chunk-shape"][0], seed=seed)
+
+    x = da.map_blocks(
+        make,
+        chunks=(tuple(sizes), (shape[1],)),
+        dtype=np.float32,
+        meta=np.empty((0, 0), dtype=np.float32),
+    )
+    return x, np.concatenate([labels(b, n_rows=m, seed=seed) for b, m in enumerate(sizes)])
 
 
 def smooth(n_rows: int, n_columns: int) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

@@ -4,15 +4,13 @@ A suite is data. To add one, write ``suites/NAME.py`` with a docstring, whose fi
 ``--list`` shows and which ``NAME --help`` prints, and a `bench.Suite` called ``SUITE``::
 
     SUITE = Suite(
-        cases=lambda options: [case_of(data_set(name)) for name in options.data],
+        cases=data_cases,
         data=("a9a", "w8a"),                       # what --data is by default
         contestants=("memory", "sklearnex"),       # of contestants.py; --contestants chooses
         columns=(
-            ("data", lambda row: row.case.name),
-            ("who", who),
-            ("seconds", spread("seconds")),        # median [min-max]
+            *("data", "who", "seconds"),           # of results.COLUMNS
             ("÷ memory", ratio_to("memory")),      # taken within a turn
-            ("SVs", last("n_support")),            # an entry of the answer of the last fit
+            ("bounded", "n_bounded"),              # an entry of the answer of the last fit
         ),
         limits=lambda results: [
             at_least(f"sklearnex ÷ memory, {row.case.name}", row.ratio("memory"), limit=1.5)

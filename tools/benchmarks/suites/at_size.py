@@ -16,22 +16,10 @@ from typing import TYPE_CHECKING
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.data import DataSet, made
-from tools.benchmarks.results import (
-    Case,
-    Limit,
-    Results,
-    at_most,
-    fact,
-    last,
-    most_megabytes,
-    must,
-    spread,
-)
+from tools.benchmarks.results import Case, Limit, Results, Row, at_most, must, spread
 
 if TYPE_CHECKING:
     import argparse
-
-    from tools.benchmarks.results import Row
 
 MOST_SWEEPS, MOST_MEGABYTES = 6, 1000
 RUNS = (
@@ -83,15 +71,13 @@ SUITE = Suite(
     contestants=("store",),
     columns=(
         ("run", lambda row: row.case.name),
-        ("rows", fact("n_rows")),
+        "rows",
         ("seconds", spread("seconds", digits=1)),
-        ("sweeps", last("n_sweeps")),
-        ("evaluations in floors", last("evaluations_in_floors", "{:.2f}")),
-        ("SVs", last("n_support")),
-        ("bounded", last("n_bounded")),
-        ("KKT gap", last("gap", "{:.2e}")),
+        *("sweeps", "evaluations in floors", "SVs"),
+        ("bounded", "n_bounded"),
+        ("KKT gap", "gap:.2e"),
         ("duality gap ÷ objective", gap_share),
-        ("peak RSS MB", most_megabytes),
+        "peak RSS MB",
     ),
     limits=limits,
     repeats=1,

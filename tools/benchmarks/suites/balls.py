@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.data import data_set
-from tools.benchmarks.results import Case, last, ratio_to, spread, who
+from tools.benchmarks.results import Case, Row, ratio_to
 
 if TYPE_CHECKING:
     import argparse
-
-    from tools.benchmarks.results import Row
 
 C_SVC, LIBCVM = "C-SVC", "LibCVM's way"
 SAMPLING, FEW = 59, 4
@@ -75,12 +73,9 @@ SUITE = Suite(
     data=("a9a", "w8a", "mnist"),
     contestants=tuple(MACHINES),
     columns=(
-        ("who", who),
-        ("seconds", spread("seconds")),
+        *("who", "seconds"),
         (f"÷ {C_SVC}", ratio_to(C_SVC)),
-        ("SVs", last("n_support")),
-        ("test accuracy %", last("accuracy", "{:.2f}")),
-        ("stopped", last("stopped")),
+        *("SVs", "test accuracy %", "stopped"),
     ),
     heading=heading,
     table_of_each_case=True,

@@ -30,12 +30,11 @@ from tools.benchmarks.results import (
     Case,
     Limit,
     Results,
+    Row,
     at_most,
-    last,
     median_range,
     megabytes,
     memory_limit,
-    most_megabytes,
     must,
     spread,
     who,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import RowsAt
     from bigsvm.training.events import Event
-    from tools.benchmarks.results import Row
 
 C = 8.0
 RUNS = ("sampled fw", "sampled mfw", "sampled pairwise", "certified pairwise")
@@ -198,9 +196,7 @@ def sweeps(row: Row) -> str:
 
 
 def heading(row: Row) -> str:
-    from bigsvm.budget import parse_bytes
-
-    n, budget = row.case.facts["n_rows"], parse_bytes(row.whole.options.memory)
+    n, budget = row.case.facts["n_rows"], row.whole.budget
     return (
         f"{n} rows x 127 float32, {megabytes(n * 127 * 4)} MB, budget {megabytes(budget)} MB, "
         f"interpreter {megabytes(max(row.values('interpreter')))} MB; C {C:g}\n"
@@ -210,9 +206,7 @@ def heading(row: Row) -> str:
 
 def limits(results: Results) -> list[Limit]:
     """Hold the runs against two reads, and their memory against what they promise."""
-    from bigsvm.budget import parse_bytes
-
-    found, budget = [], parse_bytes(results.options.memory)
+    found = []
     for case in results.cases:
         for name in results.contestants:
             row = results.row(case, name)
@@ -225,7 +219,7 @@ def limits(results: Results) -> list[Limit]:
                 converged = bool(row.last("converged"))
                 found.append(must(f"{name}: converged", converged, True, converged))
             base = row.last("interpreter")
-            most = memory_limit(budget, n_rows=case.facts["n_rows"], baseline=base)
+            most = memory_limit(results.budget, n_rows=case.facts["n_rows"], baseline=base)
             peak, most = max(row.values("peak_rss")) / 1e6, min(most, MOST_MEMORY) / 1e6
             name_of_peak = f"{name}: peak RSS, MB"
             found.append(at_most(name_of_peak, peak, limit=most, digits=0, shown="{:.0f}"))
@@ -255,18 +249,17 @@ PARTS = {
         contestants=RUNS,
         columns=(
             ("run", who),
-            ("seconds", spread("seconds")),
+            "seconds",
             ("÷ two reads", in_reads),
-            ("core set", last("core")),
-            ("SVs", last("n_support")),
-            ("steps", last("n_iter")),
-            ("rows drawn", last("rows_drawn")),
+            ("core set", "core"),
+            *("SVs", "steps"),
+            ("rows drawn", "rows_drawn"),
             ("read MB", lambda row: megabytes(row.last("bytes_read"))),
             ("sweeps", sweeps),
             ("floors", floors),
-            ("accuracy %", last("accuracy", "{:.2f}")),
-            ("peak RSS MB", most_megabytes),
-            ("stopped", last("stop_reason")),
+            ("accuracy %", "accuracy:.2f"),
+            "peak RSS MB",
+            ("stopped", "stop_reason"),
         ),
         heading=heading,
         limits=limits,
@@ -284,11 +277,11 @@ PARTS = {
         guests=("sampled fw",),
         columns=(
             ("rows", lambda row: f"{row.case.name}{solver(row.who)}"),
-            ("steps", last("n_iter")),
-            ("core set", last("core")),
+            "steps",
+            ("core set", "core"),
             ("µs per step", lambda row: median_range(row.values("microseconds"), digits=1)),
             ("seconds of all", spread("seconds")),
-            ("stopped", last("stop_reason")),
+            ("stopped", "stop_reason"),
         ),
         limits=step_limits,
         by_contestant=True,

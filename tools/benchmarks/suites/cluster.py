@@ -28,33 +28,114 @@ storage  Two workers train a store that an S3 server on this machine has (moto, 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.cluster_scaling import LINK, NANOSECONDS, RATE, scaling
 from tools.benchmarks.cluster_storage import storage
-from tools.benchmarks.clusters import GAMMA, N_COLUMNS, C, Watched, local_cluster, warm_up
 from tools.benchmarks.data import made
 from tools.benchmarks.results import (
+    Case,
     Limit,
     Results,
+    Row,
     at_least,
     at_most,
     case_of,
-    last,
     megabytes,
     must,
     spread,
-    who,
+    table,
 )
 
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+N_COLUMNS, C, GAMMA = 54, 0.4, 0.5
+WORKER_MEMORY = "1500MB"
 HERE, ONE, TWO = "2 threads", "1 worker", "2 workers"
 WORKERS = {ONE: 1, TWO: 2}
 MOST_TIMES, LEAST_FAR, MOST_READ, MOST_BACK, MOST_SENT = 1.5, 0.85, 0.05, 8.1, 1.05
+LEAST_EFFICIENT, MOST_WRONG = 0.8, 0.15
+NANOSECONDS, RATE, LINK = 20.0, 62.5e6, 1.25e9
+"""Nanoseconds of a kernel value and bytes a second, both slowed down; bytes a second of a link."""
+SIZES = ((10**6, 10**4), (10**7, 10**5), (10**8, 10**5), (10**8, 10**6), (10**9, 10**6))
+"""Rows and support vectors of the table of costs."""
+TABLE_WORKERS = (1, 10, 100, 1000)
+TABLE_COLUMNS = 100
+EMPTY_PASSES = 15
+"""The first of them read the rows; their median does not."""
+
+
+def problem(options: argparse.Namespace) -> Case:
+    """Describe the rows that workers are measured with."""
+    return case_of(made("few", options.rows)._replace(n_columns=N_COLUMNS, C=C, gamma=GAMMA))
+
+
+class Watched:
+    """Keeps the workforce of a fit, and times what waits for it."""
+
+    def __init__(self) -> None:
+        self.workforce: Any = None
+        self.far, self.passes = 0.0, 0
+
+    def patches(self) -> list[Any]:
+        """List what to replace while the fit is under way."""
+        from bigsvm.executors import cluster
+        from bigsvm.fit import trainer
+
+        open_workforce, in_order = trainer.workforce_of, cluster.Pass.in_order
+
+        def keep(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (as what it stands for)
+            self.workforce = open_workforce(*given, **named)
+            return self.workforce
+
+        def timed(under_way: Any, *, ahead: int) -> Iterator[Any]:  # noqa: ANN401
+            results = in_order(under_way, ahead=ahead)
+            self.passes += 1
+            while True:
+                began = time.perf_counter()
+                result = next(results, None)
+                self.far += time.perf_counter() - began
+                if result is None:
+                    return
+                yield result
+
+        return [
+            mock.patch.object(trainer, "workforce_of", keep),
+            mock.patch.object(cluster.Pass, "in_order", timed),
+        ]
+
+
+def local_cluster(stack: ExitStack, n_workers: int) -> Any:  # noqa: ANN401 (a client)
+    """Start workers that are processes of this machine."""
+    from distributed import Client, LocalCluster
+
+    cluster = stack.enter_context(
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None,
+            memory_limit=WORKER_MEMORY,
+        )
+    )  # fmt: skip
+    client = stack.enter_context(Client(cluster))
+    client.wait_for_workers(n_workers)
+    return client
+
+
+def warm_up(model: Any, client: Any) -> None:  # noqa: ANN401 (an estimator, and a client)
+    """Fit a small problem, so that compiled code is loaded here and on the workers."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    x = random.standard_normal((20_000, N_COLUMNS), dtype=np.float32) / 4
+    with mock.patch("bigsvm.executors.cluster.LATENCY", 0.0):
+        model.fit(x, (x[:, 0] > 0).astype(float), client=client)
 
 
 def train(job: dict[str, Any]) -> dict[str, Any]:
@@ -129,22 +210,19 @@ def work_limits(results: Results) -> list[Limit]:
 
 
 WORK = Suite(
-    cases=lambda options: [
-        case_of(made("few", options.rows)._replace(n_columns=N_COLUMNS, C=C, gamma=GAMMA))
-    ],
+    cases=lambda options: [problem(options)],
     contestants=(HERE, ONE, TWO),
     columns=(
-        ("who", who),
-        ("seconds", spread("seconds")),
+        *("who", "seconds"),
         ("waiting for workers", spread("far")),
-        ("SVs", last("n_support")),
-        ("kernel values", last("n_kernel_evaluations")),
+        "SVs",
+        ("kernel values", "n_kernel_evaluations"),
         ("on workers", lambda row: f"{row.last('far_share', 0.0):.1%}"),
         ("rows read here", lambda row: f"{row.last('read_share'):.2f}"),
         ("moved MB", lambda row: megabytes(row.last("moved", 0))),
         ("back MB", lambda row: megabytes(row.last("returned", 0))),
-        ("tasks", last("tasks")),
-        ("model", last("digest")),
+        ("tasks", "tasks"),
+        ("model", "digest"),
     ),
     limits=work_limits,
     do="tools.benchmarks.suites.cluster:train",
@@ -154,24 +232,274 @@ WORK = Suite(
     more=(("--rows", {"type": int, "default": 500_000}),),
 )
 
-PARTS = {
-    "work": WORK,
-    "storage": Suite(
-        program=storage,
-        memory="1GB",
-        folder=False,
-        more=(("--rows", {"type": int, "default": 10_000_000}),),
-    ),
-    "scaling": Suite(
-        program=scaling,
-        memory="500MB",
-        folder=False,
-        more=(
-            ("--rows", {"type": int, "default": 500_000}),
-            ("--workers", {"type": int, "nargs": "+", "default": [1, 2, 4, 8]}),
-            ("--nanoseconds", {"type": float, "default": NANOSECONDS}),
-            ("--rate", {"type": float, "default": RATE, "help": "bytes a second"}),
-            ("--link", {"type": float, "default": LINK, "help": "bytes a second, of the table"}),
+
+def slow_down(nanoseconds: float, rate: float) -> None:
+    """Make the tasks of this process take their time: those of a worker, by its own call."""
+    from bigsvm.data.rows import bytes_of
+    from bigsvm.executors import tasks
+
+    pieces_seen: set[str] = set()
+
+    def slowed(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def sleep_on(*given: Any) -> Any:  # noqa: ANN401 (as what it stands for)
+            began = time.perf_counter()
+            done = function(*given)
+            n_bytes = bytes_of(done.values)
+            for piece in given[1] if isinstance(given[1], list) else ():
+                if piece.name not in pieces_seen:
+                    pieces_seen.add(piece.name)
+                    n_bytes += piece.nbytes
+            seconds = done.evaluations * nanoseconds * 1e-9 + n_bytes / rate
+            time.sleep(max(0.0, began + seconds - time.perf_counter()))
+            return done._replace(seconds=seconds)
+
+        return sleep_on
+
+    for name in ("add_up", "add_up_halves", "take_rows"):
+        function = getattr(tasks, name)
+        setattr(tasks, name, slowed(function))
+
+
+def slowed_run(job: dict[str, Any]) -> dict[str, Any]:
+    """Train on slow workers; what was waited for, computed and sent."""
+    import bigsvm
+    from tools.benchmarks.contestants import TOL
+
+    store = bigsvm.open_store(Path(job["folder"]) / f"{job['name']}.dense.zarr")
+    given, watched = dict(job["parameters"]), Watched()
+    n_workers, slowness = given.pop("workers"), given.pop("slowness")
+    model = bigsvm.SVC(**given, tol=TOL, memory=job["memory"], n_jobs=1)
+    with ExitStack() as stack:
+        client = local_cluster(stack, n_workers)
+        warm_up(model, client)
+        client.run(slow_down, *slowness)
+        for patch in watched.patches():
+            stack.enter_context(patch)
+        began = time.perf_counter()
+        model.fit(store, client=client)
+        seconds = time.perf_counter() - began
+        far, passes = watched.far, watched.passes
+        empty_pass = seconds_of_empty_pass(store, client)
+    traffic = watched.workforce.traffic
+    return {
+        "seconds": seconds, "far": far, "near": seconds - far, "passes": passes,
+        "evaluations": traffic.evaluations, "moved": traffic.bytes_moved,
+        "returned": traffic.bytes_returned, "empty_pass": empty_pass,
+        "n_support": len(model.support_),
+    }  # fmt: skip
+
+
+def seconds_of_empty_pass(store: Any, client: Any) -> float:  # noqa: ANN401
+    """Measure a product that needs a message to each worker, and next to no kernel values."""
+    import numpy as np
+
+    from bigsvm.data.rows import rows_at
+    from bigsvm.executors.cluster import ClusterExecutor
+    from bigsvm.executors.executor import WeightedRows
+    from bigsvm.executors.workforce import Workforce
+    from bigsvm.gram import KernelTiles
+    from bigsvm.kernels import RBF
+
+    workforce, seconds = Workforce(client), []
+    try:
+        workforce.wait_for_workers()
+        with KernelTiles(RBF(gamma=GAMMA), threads=1) as tiles:
+            executor = ClusterExecutor(workforce, store.rows, tiles, block_bytes=1 << 26)
+            rows = np.arange(0, store.rows.n_rows, executor.unit_rows)
+            partner = rows_at(store.rows.read(0, 1))
+            for _ in range(EMPTY_PASSES):
+                began = time.perf_counter()
+                weighted = WeightedRows.held(partner, np.ones(1))
+                executor.at_rows(rows, weighted, exact=False)
+                seconds.append(time.perf_counter() - began)
+    finally:
+        workforce.close()
+    return float(np.median(seconds))
+
+
+class Costs(NamedTuple):
+    """Constants of the cost model, as one run has them.
+
+    Attributes
+    ----------
+    floors : float
+        Kernel values on workers, in floors: one floor is rows × support vectors.
+    moved_times, returned_times : float
+        Bytes moved, in bytes of the support vectors; bytes returned, in 8 bytes a row.
+    near_per_support : float
+        Seconds of the coordinator for each support vector, in one thread.
+    """
+
+    floors: float
+    moved_times: float
+    returned_times: float
+    near_per_support: float
+
+    @classmethod
+    def of(cls, row: Row) -> Costs:
+        """Find the constants of a run."""
+        n_rows, n_support = row.case.facts["n_rows"], row.last("n_support")
+        return cls(
+            row.last("evaluations") / (n_rows * n_support),
+            row.last("moved") / (n_support * (4 * N_COLUMNS + 8)),
+            row.last("returned") / (8 * n_rows),
+            row.last("near") / n_support,
+        )
+
+    def far(
+        self, n_rows: int, n_support: int, n_columns: int, n_workers: int, *, value: float,
+        rate: float,
+    ) -> tuple[float, float]:  # fmt: skip
+        """Seconds of kernel values, and of bytes, with `n_workers` threads."""
+        values = self.floors * n_rows * n_support * value / n_workers
+        moved = self.moved_times * n_support * (4 * n_columns + 8) / rate
+        back = self.returned_times * 8 * n_rows / rate / n_workers
+        return values, moved + back
+
+
+def seconds_of(value: float) -> str:
+    """Show a time in the unit that suits it."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if value >= 2 * size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.2g} s"
+
+
+def cost_table(costs: Costs, *, value: float, link: float) -> str:
+    """Lay out what far work takes on P threads, and what does not shrink with P."""
+    rows = []
+    for n_rows, n_support in SIZES:
+        far = [
+            sum(costs.far(n_rows, n_support, TABLE_COLUMNS, p, value=value, rate=link))
+            for p in TABLE_WORKERS
+        ]
+        moved = costs.moved_times * n_support * (4 * TABLE_COLUMNS + 8)
+        near = costs.near_per_support * n_support
+        rows.append(
+            [
+                f"{n_rows:.0e}", f"{n_support:.0e}", *map(seconds_of, far),
+                f"{moved / 1e9:.2g}", seconds_of(near),
+            ]
+        )  # fmt: skip
+    header = ["rows", "SVs", *(f"P = {p}" for p in TABLE_WORKERS), "moved, GB", "coordinator"]
+    return table(header, rows)
+
+
+def value_seconds(n_columns: int) -> float:
+    """Seconds of a kernel value of dense rows, at the speed of this machine."""
+    from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
+
+    return SECONDS_PER_VALUE + SECONDS_PER_ENTRY[False] * n_columns
+
+
+def slower(row: Row) -> float:
+    """By how many times kernel values are slowed down."""
+    return float(row.whole.options.nanoseconds * 1e-9 / value_seconds(N_COLUMNS))
+
+
+def modelled(row: Row) -> tuple[float, float, float]:
+    """Seconds of kernel values, bytes and passes by the model; each run has its own counts."""
+    # The more workers there are, the more products are worth sending.
+    options, given = row.whole.options, row.case.parameters
+    values, n_bytes = Costs.of(row).far(
+        row.case.facts["n_rows"], row.last("n_support"), N_COLUMNS, given["workers"],
+        value=options.nanoseconds * 1e-9, rate=options.rate,
+    )  # fmt: skip
+    return values, n_bytes, row.last("passes") * row.last("empty_pass")
+
+
+def efficiency(row: Row) -> float:
+    """Seconds of kernel values ÷ those that all workers were waited for."""
+    each = row.whole.options.nanoseconds * 1e-9
+    return float(
+        each * row.last("evaluations") / (row.case.parameters["workers"] * row.last("far"))
+    )
+
+
+def problem_shown(results: Results) -> str:
+    row, options = results.rows()[-1], results.options
+    return (
+        f"{options.rows} rows x {N_COLUMNS}, {row.last('n_support')} support vectors; a kernel "
+        f"value takes {options.nanoseconds:g} ns, {slower(row):.0f} times as long as it would; "
+        f"{options.rate / 1e6:g} MB/s"
+    )
+
+
+def costs_shown(results: Results) -> str:
+    """Lay out the model for other problems, with the constants of the most workers."""
+    row = max(results.rows(), key=lambda row: row.case.parameters["workers"])
+    most, value, link = Costs.of(row), value_seconds(TABLE_COLUMNS), results.options.link
+    return (
+        f"Costs with {row.case.name} workers: {most.floors:.2f} floors on workers, "
+        f"{most.moved_times:.2f} times the support vectors moved, {most.returned_times:.2f} x 8 "
+        f"bytes a row back, {1e3 * most.near_per_support:.2f} ms of the coordinator a support "
+        "vector.\n"
+        f"Of {TABLE_COLUMNS} columns, {1e9 * value:.1f} ns a value, a link of {link / 1e9:g} GB/s, "
+        f"P threads:\n\n{cost_table(most, value=value, link=link)}"
+    )
+
+
+def scaling_limits(results: Results) -> list[Limit]:
+    """Hold the efficiency of far work, and the model, against the limits."""
+    found = []
+    for row in results.rows():
+        name, wrong = f"{row.case.name} workers", sum(modelled(row)) / row.last("far") - 1
+        found += [
+            at_least(f"{name}: efficiency of far work", efficiency(row), limit=LEAST_EFFICIENT),
+            at_most(f"{name}: model off by", abs(wrong), limit=MOST_WRONG),
+        ]
+    return found
+
+
+def slow_cases(options: argparse.Namespace) -> list[Case]:
+    """List numbers of workers."""
+    case, slowness = problem(options), (options.nanoseconds, options.rate)
+    return [
+        case._replace(
+            name=str(p), parameters={**case.parameters, "workers": p, "slowness": slowness}
+        )
+        for p in sorted(options.workers)
+    ]
+
+
+SCALING = Suite(
+    cases=slow_cases,
+    contestants=("workers",),
+    columns=(
+        ("workers", lambda row: row.case.name),
+        ("far, s", spread("far", digits=1)),
+        ("floors", lambda row: f"{Costs.of(row).floors:.2f}"),
+        ("passes", "passes"),
+        (
+            "model: values + bytes + passes",
+            lambda row: " + ".join(f"{seconds:.1f}" for seconds in modelled(row)),
         ),
+        ("empty pass, ms", spread("empty_pass", digits=0, scale=1e3)),
+        ("near, s", spread("near", digits=1)),
+        ("near, slowed", lambda row: f"{slower(row) * row.last('near'):.0f}"),
+        ("efficiency", lambda row: f"{efficiency(row):.0%}"),
     ),
-}
+    before=problem_shown,
+    after=costs_shown,
+    limits=scaling_limits,
+    do="tools.benchmarks.suites.cluster:slowed_run",
+    stores=True,
+    repeats=1,
+    threads=1,
+    memory="500MB",
+    more=(
+        ("--rows", {"type": int, "default": 500_000}),
+        ("--workers", {"type": int, "nargs": "+", "default": [1, 2, 4, 8]}),
+        ("--nanoseconds", {"type": float, "default": NANOSECONDS}),
+        ("--rate", {"type": float, "default": RATE, "help": "bytes a second"}),
+        ("--link", {"type": float, "default": LINK, "help": "bytes a second, of the table"}),
+    ),
+)
+STORAGE = Suite(
+    program=storage,
+    memory="1GB",
+    folder=False,
+    more=(("--rows", {"type": int, "default": 10_000_000}),),
+)
+PARTS = {"work": WORK, "scaling": SCALING, "storage": STORAGE}

@@ -19,13 +19,14 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.results import (
     Case,
     Limit,
     Results,
+    Row,
     made_up,
     median_range,
     must,
@@ -33,9 +34,6 @@ from tools.benchmarks.results import (
     spread,
     who,
 )
-
-if TYPE_CHECKING:
-    from tools.benchmarks.results import Row
 
 OURS, ONE_THREAD, PEER = "this", "one thread", "scikit-learn"
 FILES = ("ten", "twelve", "images", "wide")

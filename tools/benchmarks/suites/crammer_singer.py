@@ -46,28 +46,41 @@ def run(options: argparse.Namespace) -> int:
     return crammer_singer.run(options)
 
 
-def part(*more: tuple[str, dict[str, Any]], data: bool = True) -> Suite:
-    """Make a part with options of its own."""
-    names: tuple[str, dict[str, Any]] = ("--data", {"nargs": "+", "metavar": "NAME", "default": []})
-    return Suite(program=run, threads=1, folder=False, more=((names,) if data else ()) + more)
+def part(*data: str, more: tuple[tuple[str, dict[str, Any]], ...] = ()) -> Suite:
+    """Make a part that has some problems by default, and options of its own."""
+    names: dict[str, Any] = {"nargs": "+", "metavar": "NAME", "default": list(data)}
+    named = (("--data", names),) if data else ()
+    return Suite(program=run, threads=1, folder=False, more=named + more)
 
 
 MOST_STEPS: tuple[str, dict[str, Any]] = ("--most-steps", {"type": int, "default": 100_000})
+SETS = ("usps", "letter", "satimage", "mnist-5000", "letter-5000", "vowel", "glass")
 PARTS = {
-    "epsilon": part(),
-    "cooling": part(("--rows", {"type": int, "default": 2000}), MOST_STEPS),
+    "epsilon": part("usps", "mnist-5000", "letter"),
+    "cooling": part(
+        *("usps", "mnist-5000"), more=(("--rows", {"type": int, "default": 2000}), MOST_STEPS)
+    ),
     "ladder": part(
-        ("--sizes", {"type": int, "nargs": "+", "default": [1000, 2000, 4000]}),
-        ("--ladder-tol", {"type": float, "default": 0.01}),
-        MOST_STEPS,
-        data=False,
+        more=(
+            ("--sizes", {"type": int, "nargs": "+", "default": [1000, 2000, 4000]}),
+            ("--ladder-tol", {"type": float, "default": 0.01}),
+            MOST_STEPS,
+        )
     ),
     "tables": part(
-        ("--methods", {"nargs": "+", "choices": METHODS, "default": list(METHODS)}),
-        ("--validated", {"type": int, "default": 1000, "help": "rows of cross-validations"}),
-        ("--validation-tol", {"type": float, "default": 0.01}),
+        *SETS,
+        more=(
+            ("--methods", {"nargs": "+", "choices": METHODS, "default": list(METHODS)}),
+            ("--validated", {"type": int, "default": 1000, "help": "rows of cross-validations"}),
+            ("--validation-tol", {"type": float, "default": 0.01}),
+        ),
     ),
-    "prepared": part(),
-    "polynomial": part(("--C", {"type": float, "nargs": "+", "default": [1.0, 8.0]})),
-    "doubt": part(("--shown", {"type": int, "default": 6, "help": "rows of each set"})),
+    "prepared": part("mnist", *SETS),
+    "polynomial": part(
+        "mnist", more=(("--C", {"type": float, "nargs": "+", "default": [1.0, 8.0]}),)
+    ),
+    "doubt": part(
+        *("usps", "mnist-5000"),
+        more=(("--shown", {"type": int, "default": 6, "help": "rows of each set"}),),
+    ),
 }

@@ -32,14 +32,9 @@ from tools.benchmarks.results import (
     at_most,
     case_of,
     exponent,
-    fact,
-    last,
     megabytes,
     memory_limit,
-    most_megabytes,
-    spread,
     table,
-    who,
 )
 
 if TYPE_CHECKING:
@@ -71,9 +66,7 @@ def in_floors(row: Row) -> str:
 
 
 def budget(results: Results) -> str:
-    from bigsvm.budget import parse_bytes
-
-    size = megabytes(parse_bytes(results.options.memory))
+    size = megabytes(results.budget)
     return f"budget of store {size} MB, interpreter {megabytes(results.interpreter)} MB"
 
 
@@ -97,9 +90,7 @@ def exponents(results: Results) -> str:
 
 def limits(results: Results) -> list[Limit]:
     """Hold the peaks of ``store`` against what a run promises."""
-    from bigsvm.budget import parse_bytes
-
-    found, most = peaks(results.rows("store")), parse_bytes(results.options.memory)
+    found, most = peaks(results.rows("store")), results.budget
     if not found:
         return []
     worst, peak = max(found, key=lambda p: p[1] - memory_limit(most, n_rows=p[0], baseline=0))
@@ -119,14 +110,11 @@ SUITE = Suite(
     sizes=tuple(12_500 << k for k in range(6)),
     contestants=("store", "sklearnex"),
     columns=(
-        ("who", who),
-        ("rows", fact("n_rows")),
-        ("seconds", spread("seconds")),
-        ("SVs", last("n_support")),
+        *("who", "rows", "seconds", "SVs"),
         ("of rows", lambda row: f"{row.last('n_support') / row.case.facts['n_rows']:.1%}"),
-        ("evaluations in floors", last("evaluations_in_floors", "{:.2f}")),
+        "evaluations in floors",
         ("seconds in floors", in_floors),
-        ("peak RSS MB", most_megabytes),
+        "peak RSS MB",
         ("bytes a row more", slope),
     ),
     before=budget,

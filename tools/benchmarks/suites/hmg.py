@@ -46,8 +46,11 @@ from tools.benchmarks.results import (
     Case,
     Limit,
     Results,
-    last,
+    Row,
+    cell,
+    given,
     must,
+    of,
     spread,
     table,
     who,
@@ -57,7 +60,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from tools.benchmarks.results import Row
+    from tools.benchmarks.results import Shown
 
 RULES = ("mvp", "second-order", "hmg")
 DATA = {
@@ -162,17 +165,17 @@ def rows_per_step(row: Row) -> str:
 
 
 MEASURED = (
-    ("iterations", last("n_iter")),
-    ("rows computed", last("n_computed")),
+    ("iterations", "n_iter"),
+    ("rows computed", "n_computed"),
     ("rows per iteration", rows_per_step),
-    ("seconds", spread("seconds")),
+    "seconds",
     ("seconds ÷ HMG's", over_hmg),
 )
 
 
-def both(shown: Callable[[Row], str], first: str, second: str) -> Callable[[Row], str]:
+def both(shown: Shown, first: str, second: str) -> Callable[[Row], str]:
     """Show a value of two contestants."""
-    return lambda row: f"{shown(row.of(first))} / {shown(row.of(second))}"
+    return lambda row: f"{cell(row.of(first), shown)} / {cell(row.of(second), shown)}"
 
 
 def over(name: str, above: str, below: str) -> Callable[[Row], str]:
@@ -185,16 +188,7 @@ def over(name: str, above: str, below: str) -> Callable[[Row], str]:
     return shown
 
 
-def of(name: str, shown: Callable[[Row], str]) -> Callable[[Row], str]:
-    """Show a value of one contestant."""
-    return lambda row: shown(row.of(name))
-
-
 millions = spread("n_kernel_evaluations", digits=1, scale=1e-6)
-
-
-def given(name: str, shown: str = "{:g}") -> Callable[[Row], str]:
-    return lambda row: shown.format(row.case.parameters[name])
 
 
 def at_bound(row: Row) -> float:
@@ -332,7 +326,7 @@ PARTS = {
         columns=(
             ("rule", who),
             *MEASURED,
-            ("objective", last("objective", "{:.3f}")),
+            ("objective", "objective:.3f"),
             ("SVs", share_of_rows("n_support")),
             ("bounded", share_of_rows("n_bounded")),
             ("paper: iterations", lambda row: PAPER[row.who or ""].iterations),
@@ -368,11 +362,11 @@ PARTS = {
             ("rows", lambda row: row.case.data.name),
             ("cache", given("share", "{:.2%}")),
             ("rule", given("rule", "{}")),
-            ("steps without / with", both(last("n_iter"), "without", "with")),
-            ("kernel rows fetched", both(last("row_misses"), "without", "with")),
+            ("steps without / with", both("n_iter", "without", "with")),
+            ("kernel rows fetched", both("row_misses", "without", "with")),
             ("million kernel values", both(millions, "without", "with")),
             ("ratio", over("n_kernel_evaluations", "without", "with")),
-            ("CPU seconds", both(last("cpu_seconds", "{:.2f}"), "without", "with")),
+            ("CPU seconds", both("cpu_seconds:.2f", "without", "with")),
             ("ratio", over("cpu_seconds", "without", "with")),
         ),
         limits=check_shrinking,
@@ -399,8 +393,8 @@ PARTS = {
             ("HMG, million values", of("hmg", millions)),
             ("second order", of("second-order", millions)),
             ("÷ HMG", over("n_kernel_evaluations", "second-order", "hmg")),
-            ("HMG, CPU s", of("hmg", last("cpu_seconds", "{:.2f}"))),
-            ("second order", of("second-order", last("cpu_seconds", "{:.2f}"))),
+            ("HMG, CPU s", of("hmg", "cpu_seconds:.2f")),
+            ("second order", of("second-order", "cpu_seconds:.2f")),
             ("÷ HMG", over("cpu_seconds", "second-order", "hmg")),
         ),
         do=f"{DO}:fit",
@@ -439,10 +433,10 @@ PARTS = {
         cases=lambda options: [case_of("mnist", "mnist")],
         contestants=("SVC",),
         columns=(
-            ("rows", last("n_rows")),
+            ("rows", "n_rows"),
             ("seconds", spread("seconds", digits=1)),
-            ("sweeps", last("n_sweeps")),
-            ("pair steps", last("n_iter")),
+            "sweeps",
+            ("pair steps", "n_iter"),
         ),
         limits=check_mnist,
         do=f"{DO}:whole_mnist",

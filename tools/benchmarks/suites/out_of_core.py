@@ -2,7 +2,7 @@
 
     python -m tools.benchmarks out_of_core [--rows 5000000] [--memory 1GB] [--folder DIR]
 
-Makes the store of `make_overlap.py` unless DIR has it, then checks
+Makes the store of `overlap.py` unless DIR has it, then checks
 
 memory   the peak resident set, watched from outside, is at most the budget + 40 bytes a row + what
          the interpreter takes for a tiny store under the same budget
@@ -31,14 +31,7 @@ from bigsvm.cli.options import parse_seconds
 from bigsvm.errors import ParameterError
 from bigsvm.training.generations import newest_manifest
 from tools.benchmarks.bench import TINY_ROWS, Suite
-from tools.benchmarks.children import (
-    REPOSITORY,
-    Finished,
-    bigsvm_command,
-    machine,
-    run_checked,
-    run_child,
-)
+from tools.benchmarks.children import Finished, bigsvm_command, machine, run_checked, run_child
 from tools.benchmarks.results import Limit, megabytes, memory_limit, must, table, verdicts
 
 if TYPE_CHECKING:
@@ -46,7 +39,7 @@ if TYPE_CHECKING:
     import subprocess
 
 MAX_SWEEPS = 12
-C, GAMMA = 10, 0.1  # as make_overlap.py says; not imported from it, to keep this process small
+C, GAMMA = 10, 0.1  # as overlap.py says; not imported from it, to keep this process small
 
 ATTEMPTS = 3
 """A run that ended before its kill is started again, to be killed earlier."""
@@ -77,15 +70,10 @@ def newest_checkpoint(folder: Path) -> float | None:
 
 
 def make_store(path: Path, *, n_rows: int, n_columns: int, threads: int) -> None:
-    script = REPOSITORY / "tools" / "make_overlap.py"
-    shape = ("--rows", str(n_rows), "--columns", str(n_columns))
-    started = time.perf_counter()
-    made = run_checked([sys.executable, str(script), str(path), *shape], threads=threads)
-    print(
-        f"made {path.name} in {time.perf_counter() - started:.0f} s, "
-        f"peak {megabytes(made.peak_rss)} MB",
-        flush=True,
-    )
+    command = [sys.executable, "-m", "tools.benchmarks.overlap", str(path)]
+    made = run_checked([*command, str(n_rows), str(n_columns)], threads=threads)
+    peak = megabytes(made.peak_rss)
+    print(f"made {path.name} in {made.seconds:.0f} s, peak {peak} MB", flush=True)
 
 
 def train_command(store: Path, work: Path, options: argparse.Namespace) -> list[str]:

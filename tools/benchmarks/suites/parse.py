@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.data import DataSet, data_folder
-from tools.benchmarks.results import Case, made_up, median_range
+from tools.benchmarks.results import Case, Row, made_up, median_range
 
 if TYPE_CHECKING:
     import argparse
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     import scipy.sparse as sp
-
-    from tools.benchmarks.results import Row
 
 CHUNKS, WHOLE, PEER = "chunks", "whole", "scikit-learn"
 REAL = {"mnist": 784, "a9a": 123, "reuters_moneyfx": 8315}

@@ -25,7 +25,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.data import DATA_SETS, data_set
+from tools.benchmarks.data import DATA_SETS
 from tools.benchmarks.results import (
     Limit,
     Number,
@@ -34,15 +34,11 @@ from tools.benchmarks.results import (
     Run,
     at_least,
     at_most,
-    case_of,
+    data_cases,
     geometric_mean,
-    last,
     median_range,
-    most_megabytes,
     ratio_to,
-    spread,
     spread_in_floors,
-    who,
 )
 
 if TYPE_CHECKING:
@@ -142,22 +138,20 @@ def limits(results: Results) -> list[Limit]:
 
 
 SUITE = Suite(
-    cases=lambda options: [case_of(data_set(name)) for name in options.data],
+    cases=data_cases,
     data=tuple(DATA_SETS),
     contestants=("store", "memory", "sklearnex", "sklearn"),
     guests=("libsvm",),
     columns=(
-        ("who", who),
+        "who",
         ("rows", lambda row: row.runs[0].layout),
-        ("seconds", spread("seconds")),
+        "seconds",
         ("ratio to store", ratio_to("store")),
         ("ratio to memory", ratio_to("memory")),
-        ("peak RSS MB", most_megabytes),
+        "peak RSS MB",
         ("of sklearnex's", share_shown),
-        ("dual objective", last("objective", "{:.3f}")),
-        ("SVs", last("n_support")),
-        ("sweeps", last("n_sweeps")),
-        ("evaluations in floors", last("evaluations_in_floors", "{:.2f}")),
+        ("dual objective", "objective:.3f"),
+        *("SVs", "sweeps", "evaluations in floors"),
         ("seconds in floors", spread_in_floors),
     ),
     limits=limits,

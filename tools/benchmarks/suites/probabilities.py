@@ -30,15 +30,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.children import machine
 from tools.benchmarks.data import DataSet, data_folder, is_skipped, load
-from tools.benchmarks.results import at_least, at_most, table, verdicts
+from tools.benchmarks.results import Limit, at_least, at_most, table, verdicts
 
 if TYPE_CHECKING:
     import argparse
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from tools.benchmarks.results import Limit
 
     Values = NDArray[np.float64]
     Codes = NDArray[np.int64]

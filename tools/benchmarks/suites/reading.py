@@ -22,16 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.results import (
-    Case,
-    Limit,
-    Results,
-    at_most,
-    made_up,
-    ratio_to,
-    spread,
-    who,
-)
+from tools.benchmarks.results import Case, Limit, Results, at_most, made_up, ratio_to, spread, who
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.data import DATA_SETS, FAMILIES, DataSet
-from tools.benchmarks.results import Case, Results, last
+from tools.benchmarks.results import Case, Results, Row
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from bigsvm.gram.row_cache import RowBuffer, RowTier
     from bigsvm.training.run import Run
     from bigsvm.working_sets.subproblem import Memory
-    from tools.benchmarks.results import Row
 
 COLUMNS, FACTORS = (10, 100, 1000, 10_000), (1.0, 1.25, 2.0, 4.0)
 MANY_COLUMNS = 1000
@@ -167,7 +166,7 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
 
         def memory(self, buffer: RowBuffer) -> Memory:
             state = self._run.state
-            tier = counted.begin(state.active, state.active[state.working]).over
+            tier = counted.begin(state.active, state.working).over
             return super().memory(buffer)._replace(tier=tier)
 
     def choice_of(run: Run, *, tol: float, **_: object) -> Choice:
@@ -291,16 +290,16 @@ SUITE = Suite(
         ("rows", lambda row: row.case.parameters["problem"]),
         ("of least", lambda row: f"{row.case.parameters['factor']:g}"),
         ("MB", lambda row: f"{row.last('memory') / 1e6:.1f}"),
-        ("fetched", last("fetched")),
-        ("again in a set", last("again")),
-        ("again among active", last("again_active")),
-        ("again in the run", last("again_in_run")),
-        ("length", last("length", "{:.0f}")),
+        ("fetched", "fetched"),
+        ("again in a set", "again"),
+        ("again among active", "again_active"),
+        ("again in the run", "again_in_run"),
+        ("length", "length:.0f"),
         ("µs to compute", lambda row: f"{1e6 * row.last('computing'):.1f}"),
         ("to read / write", lambda row: read_and_write(row, "short")),
         ("whole rows", lambda row: read_and_write(row, "whole")),
-        ("CPU s of rows", last("row_seconds", "{:.2f}")),
-        ("CPU s", last("seconds", "{:.2f}")),
+        ("CPU s of rows", "row_seconds:.2f"),
+        ("CPU s", "seconds:.2f"),
         ("saved by short rows", lambda row: f"{shares(row)[0]:+.1%}"),
         ("by whole rows", lambda row: f"{shares(row)[1]:+.1%}"),
     ),

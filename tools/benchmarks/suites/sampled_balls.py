@@ -9,11 +9,10 @@ gamma 2 / the average squared distance of two rows, with which the certified acc
 the paper's (it does not print which reading it takes), or with --kernel poly (gamma x'z)² with
 gamma 1 / that average, which the core vector machine cannot use (section 5.8). C is one value of
 the paper's grid for each series, as it does not print which it chose; --C names others, whose
-influence is then seen (section 5.7). With --held-out 0.3 a random 30 % of the training part, others
-each turn, takes the place of the test part: so the paper chooses C (section 5.2.1). A search is
-stopped after --give-up seconds. usps, letter.scale, pendigits and mnist, where --data names them,
-are trained one class against one, as in the paper. ``pairwise`` and ``certified``, where
---contestants names them, are the package's own solver from samples and with a certificate.
+influence is then seen (section 5.7). A search is stopped after --give-up seconds. usps,
+letter.scale, pendigits and mnist, where --data names them, are trained one class against one, as in
+the paper. ``pairwise`` and ``certified``, where --contestants names them, are the package's own
+solver from samples and with a certificate.
 
 Tables: accuracy, CPU seconds and support vectors beside tables 2 and 3 (8 with poly); CPU seconds
 of the core vector machine ÷ those of the other two, and how that and the seconds grow from w1a to
@@ -42,16 +41,13 @@ from tools.benchmarks.results import (
     Row,
     at_least,
     exponent,
-    fact,
-    last,
-    spread,
     table,
     who,
 )
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 CVM, FW, MFW = paper.METHODS
 WEB = tuple(name for name in paper.ACCURACY if name[0] == "w")
@@ -74,16 +70,12 @@ GUESTS: dict[str, dict[str, Any]] = {
 
 def cases(options: argparse.Namespace) -> list[Case]:
     """List the data sets with each C."""
-    if options.held_out is not None and not options.held_out < 1:
-        raise ValueError("--held-out must be less than 1")
     found = []
     for name in options.data:
         costs = options.C or [C_OF_ADULT if name in ADULT else C_OF_OTHERS]
         kernel = {"kernel": "poly", "degree": 2, "coef0": 0.0} if options.kernel == "poly" else {}
         for C in costs:
             given = {"C": C, "times": READINGS[options.kernel], **kernel}
-            if options.held_out:
-                given["held_out"] = options.held_out
             found.append(Case(f"{name}, C {C:g}", DataSet(name, WIDTHS.get(name, 0)), given))
     return found
 
@@ -93,19 +85,15 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     import bigsvm
     from tools.benchmarks.contestants import train_and_test
 
-    parameters = dict(job["parameters"])
-    held_out = parameters.pop("held_out", 0.0)
     given = GUESTS.get(job["who"], {"solver": job["who"], "certify": False})
     model = bigsvm.L2SVC(
-        **parameters, **given, sampling=SAMPLING, n_jobs=1, random_state=job["turn"]
+        **job["parameters"], **given, sampling=SAMPLING, n_jobs=1, random_state=job["turn"]
     )
-    return train_and_test(job, model, held_out=held_out)
+    return train_and_test(job, model)
 
 
 def reported(row: Row, seconds: bool = False) -> paper.Reported | None:
-    """Find what the paper has of a line: of test parts, and not of rows that are held out."""
-    if "held_out" in row.case.parameters:
-        return None
+    """Find what the paper has of a line."""
     poly = "kernel" in row.case.parameters
     known: Mapping[str, Mapping[str, paper.Reported]] = {
         (False, False): paper.ACCURACY, (False, True): paper.SECONDS,
@@ -308,28 +296,24 @@ def takes_part(name: str, case: Case, options: argparse.Namespace) -> bool:
     return options.kernel == "rbf" or name != CVM
 
 
-COLUMNS: tuple[tuple[str, Callable[[Row], object]], ...] = (
-    ("data", lambda row: row.case.data.name),
-    ("rows", fact("n_rows")),
-    ("C", lambda row: f"{row.case.parameters['C']:g}"),
-    ("solver", who),
-    ("accuracy %", lambda row: mean_and_deviation(row.values("accuracy"))),
-    ("the paper's", told),
-    ("within", within),
-    ("CPU seconds", spread("cpu_seconds")),
-    ("the paper's seconds", told_seconds),
-    ("steps", last("n_iter")),
-    ("SVs", last("n_support")),
-    ("stopped", last("stopped")),
-)
-
 SUITE = Suite(
     cases=cases,
     data=(*ADULT, *WEB, "reuters_moneyfx"),
     contestants=paper.METHODS,
     guests=tuple(GUESTS),
     takes_part=takes_part,
-    columns=COLUMNS,
+    columns=(
+        ("data", lambda row: row.case.data.name),
+        "rows",
+        ("C", lambda row: f"{row.case.parameters['C']:g}"),
+        ("solver", who),
+        ("accuracy %", lambda row: mean_and_deviation(row.values("accuracy"))),
+        ("the paper's", told),
+        ("within", within),
+        "CPU seconds",
+        ("the paper's seconds", told_seconds),
+        *("steps", "SVs", "stopped"),
+    ),
     after=after,
     limits=limits,
     do="tools.benchmarks.suites.sampled_balls:fit",
@@ -340,7 +324,6 @@ SUITE = Suite(
     give_up=300.0,
     more=(
         ("--C", {"type": float, "nargs": "+", "default": []}),
-        ("--held-out", {"type": float, "default": None, "help": "share of the training part"}),
         ("--kernel", {"choices": tuple(READINGS), "default": "rbf"}),
     ),
 )

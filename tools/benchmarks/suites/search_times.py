@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Any
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.children import machine
 from tools.benchmarks.data import DataSet, data_folder, is_skipped, load
-from tools.benchmarks.results import at_most, table, verdicts
+from tools.benchmarks.results import Limit, at_most, table, verdicts
 
 if TYPE_CHECKING:
     import argparse
-
-    from tools.benchmarks.results import Limit
 
 GRID = {"C": [2.0**k for k in (-3, -1, 1, 3, 5)], "gamma": [2.0**k for k in (-9, -7, -5, -3, -1)]}
 FOLDS = 3

@@ -27,14 +27,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.data import data_set
 from tools.benchmarks.results import (
     Limit,
     Results,
     Row,
     at_least,
     at_most,
-    case_of,
+    data_cases,
     median_range,
     must,
 )
@@ -185,11 +184,11 @@ def limits(results: Results) -> list[Limit]:
 
 
 SUITE = Suite(
-    cases=lambda options: [case_of(data_set(name)) for name in options.data],
+    cases=data_cases,
     data=("a9a", "w8a", "few-100000", "mnist", "crowded-50000"),
     contestants=(ALONE, SIMULATED),
     columns=(
-        ("data", lambda row: row.case.name),
+        "data",
         ("CPU s", lambda row: median_range(row.of(ALONE).values("seconds"))),
         ("serial %", lambda row: median_range(row.of(ALONE).values("serial"), digits=1)),
         ("pair steps %", lambda row: f"{row.of(ALONE).median('steps'):.1f}"),

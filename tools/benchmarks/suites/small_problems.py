@@ -17,12 +17,20 @@ from typing import TYPE_CHECKING
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.data import DataSet
-from tools.benchmarks.results import Case, Results, fact, geometric_mean, median_range
+from tools.benchmarks.results import (
+    Case,
+    Results,
+    Row,
+    fact,
+    geometric_mean,
+    given,
+    median_range,
+    of,
+    spread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tools.benchmarks.results import Row
 
 OURS = "bigsvm"
 COSTS = (1.0, 32.0)
@@ -33,10 +41,6 @@ GAMMAS = (1.0, 16.0)
 def over_ours(name: str) -> tuple[str, Callable[[Row], str]]:
     """Make the column of another library: its seconds ÷ ours."""
     return f"{name} ÷ ours", lambda row: median_range(row.of(name).ratios(OURS))
-
-
-def parameter(name: str, shown: str) -> Callable[[Row], str]:
-    return lambda row: shown.format(row.case.parameters[name])
 
 
 def means(results: Results) -> str:
@@ -65,12 +69,12 @@ SUITE = Suite(
     contestants=(OURS, "sklearnex", "sklearn"),
     columns=(
         ("data", lambda row: row.case.data.name),
-        ("rows", fact("n_rows")),
+        "rows",
         ("classes", fact("n_classes")),
-        ("C", parameter("C", "{:g}")),
-        ("gamma", parameter("gamma", "{:.3g}")),
-        ("SVs", lambda row: row.of(OURS).last("n_support")),
-        ("seconds", lambda row: median_range(row.of(OURS).values("seconds"))),
+        ("C", given("C")),
+        ("gamma", given("gamma", "{:.3g}")),
+        ("SVs", of(OURS, "n_support")),
+        ("seconds", of(OURS, spread("seconds"))),
         over_ours("sklearnex"),
         over_ours("sklearn"),
     ),

@@ -20,19 +20,25 @@ balls      L2SVC with a certificate: which test ended the run, and what ε holds
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.data import data_set
-from tools.benchmarks.results import Limit, Results, at_most, case_of, last, made_up, table
+from tools.benchmarks.results import (
+    Limit,
+    Results,
+    Row,
+    at_most,
+    data_cases,
+    given,
+    made_up,
+    of,
+    table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tools.benchmarks.results import Row
 
 SETTLED, CERTIFIED = "uncertified", "certified"
 SHARE, SHARE_OF_MANY, MANY, POINTS = 35.0, 10.0, 1_000_000, 0.5
@@ -79,6 +85,7 @@ def fit_noisy(job: dict[str, Any]) -> dict[str, Any]:
     import numpy as np
 
     import bigsvm
+    from tools.benchmarks.contestants import timed
 
     rng, n = np.random.default_rng(0), job["parameters"]["rows"]
     x = rng.standard_normal((NOISY_ROWS[-1] + N_TEST, NOISY_COLUMNS)).astype(np.float32)
@@ -86,12 +93,8 @@ def fit_noisy(job: dict[str, Any]) -> dict[str, Any]:
     y[rng.random(len(y)) < NOISE] *= -1
     kind, given = NOISY[job["who"]]
     model = getattr(bigsvm, kind)(C=1.0, gamma=0.1, memory="300MB", n_jobs=1, **given)
-    started, wall = time.process_time(), time.perf_counter()
-    model.fit(x[:n], y[:n])
-    return {
-        "seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - started,
-        "accuracy": 100 * model.score(x[-N_TEST:], y[-N_TEST:]), "stopped": model.stop_reason_,
-    }  # fmt: skip
+    answer = timed(model, x[:n], y[:n])
+    return answer | {"accuracy": 100 * model.score(x[-N_TEST:], y[-N_TEST:])}
 
 
 def fit_ball(job: dict[str, Any]) -> dict[str, Any]:
@@ -99,21 +102,14 @@ def fit_ball(job: dict[str, Any]) -> dict[str, Any]:
     import numpy as np
 
     import bigsvm
-    from tools.benchmarks.contestants import read_rows
+    from tools.benchmarks.contestants import read_rows, timed
 
     y = np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
-    started = time.perf_counter()
-    model = bigsvm.L2SVC(**job["parameters"], n_jobs=1).fit(read_rows(job), y)
+    model = bigsvm.L2SVC(**job["parameters"], n_jobs=1)
+    answer = timed(model, read_rows(job), y)
     names = ("test", "eps", "farthest_gap", "losses_gap")
-    answer = {name: model.certificate_["ball"][name] for name in names}
-    return answer | {
-        "seconds": time.perf_counter() - started, "tol": model.certificate_["tol"],
-    }  # fmt: skip
-
-
-def of(who: str, name: str, shown: str = "{}") -> Callable[[Row], str]:
-    """Show a value of a contestant's last fit."""
-    return lambda row: last(name, shown)(row.of(who))
+    answer |= {name: model.certificate_["ball"][name] for name in names}
+    return answer | {"tol": model.certificate_["tol"]}
 
 
 def cpu(who: str) -> Callable[[Row], str]:
@@ -172,16 +168,16 @@ def limits(results: Results) -> list[Limit]:
 DO = "tools.benchmarks.suites.uncertified"
 PARTS = {
     "svc": Suite(
-        cases=lambda options: [case_of(data_set(name)) for name in options.data],
+        cases=data_cases,
         data=("w8a", "mnist", "few-100000", "few-1000000"),
         contestants=(SETTLED, CERTIFIED),
         columns=(
-            ("data", lambda row: row.case.name),
+            "data",
             ("CPU s", cpu(SETTLED)),
             ("certified", cpu(CERTIFIED)),
             ("%", lambda row: f"{share(row):.1f}"),
-            ("accuracy", of(SETTLED, "accuracy", "{:.2f}")),
-            ("certified", of(CERTIFIED, "accuracy", "{:.2f}")),
+            ("accuracy", of(SETTLED, "accuracy:.2f")),
+            ("certified", of(CERTIFIED, "accuracy:.2f")),
             ("points lost", lambda row: f"{lost(row):.2f}"),
             ("stop", of(SETTLED, "stopped")),
             ("rows used", of(SETTLED, "rows_used")),
@@ -205,9 +201,9 @@ PARTS = {
                 column
                 for who in NOISY
                 for column in (
-                    (f"{who} %", of(who, "accuracy", "{:.1f}")),
+                    (f"{who} %", of(who, "accuracy:.1f")),
                     ("stop", of(who, "stopped")),
-                    ("CPU s", of(who, "cpu_seconds", "{:.1f}")),
+                    ("CPU s", of(who, "cpu_seconds:.1f")),
                 )
             ),
         ),
@@ -219,18 +215,18 @@ PARTS = {
         folder=False,
     ),
     "balls": Suite(
-        cases=lambda options: [case_of(data_set(name)) for name in options.data],
+        cases=data_cases,
         data=("a9a", "w8a"),
         contestants=("L2SVC",),
         columns=(
-            ("data", lambda row: row.case.name),
-            ("C", lambda row: row.case.parameters["C"]),
-            ("gamma", lambda row: row.case.parameters["gamma"]),
-            ("certified by", last("test")),
-            ("eps", last("eps", "{:.3g}")),
-            ("farthest row", last("farthest_gap", "{:.3g}")),
-            ("duality gap", last("losses_gap", "{:.3g}")),
-            ("tol", last("tol", "{:.3g}")),
+            "data",
+            ("C", given("C", "{}")),
+            ("gamma", given("gamma", "{}")),
+            ("certified by", "test"),
+            ("eps", "eps:.3g"),
+            ("farthest row", "farthest_gap:.3g"),
+            ("duality gap", "losses_gap:.3g"),
+            ("tol", "tol:.3g"),
         ),
         do=f"{DO}:fit_ball",
         layout="csr",

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.data import DataSet
-from tools.benchmarks.results import Case, Results, fact, geometric_mean, median_range
+from tools.benchmarks.results import Case, Results, Row, fact, geometric_mean, median_range, of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tools.benchmarks.results import Row
 
 OURS = "bigsvm"
 WHO = (OURS, "sklearnex", "sklearn")
@@ -84,11 +82,11 @@ SUITE = Suite(
     contestants=WHO,
     columns=(
         ("data", lambda row: row.case.data.name),
-        ("rows", fact("n_rows")),
+        "rows",
         ("columns", fact("n_columns")),
         ("kernel", problem),
         *(seconds(name) for name in WHO),
-        ("ours stopped", lambda row: row.of(OURS).last("stopped")),
+        ("ours stopped", of(OURS, "stopped")),
         ("right %", right),
     ),
     before=lambda results: (

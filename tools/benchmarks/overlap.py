@@ -1,6 +1,6 @@
-"""Make a large dense store of two classes that barely overlap.
+"""Make a large dense store of two classes that barely overlap, for `suites.out_of_core`.
 
-    python tools/make_overlap.py STORE [--rows 5000000] [--columns 200] [--seed 0]
+    python -m tools.benchmarks.overlap STORE ROWS COLUMNS
 
 The label of a row is ±1 with equal chance; beside it, with e standard normal,
 
@@ -20,18 +20,16 @@ arguments make the same rows; the store shuffles them, as it does any rows.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
-import time
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from tools.benchmarks.synthetic import in_blocks
 
+if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
@@ -72,57 +70,15 @@ def block_rows(block: int, *, n_rows: int, n_columns: int, seed: int) -> NDArray
     return x
 
 
-def overlap(n_rows: int, n_columns: int, *, seed: int) -> tuple[da.Array, NDArray[np.float64]]:
+def overlap(n_rows: int, n_columns: int, *, seed: int = 0) -> tuple[da.Array, NDArray[np.float64]]:
     """X (n_rows, n_columns) float32, lazy, in chunks of `BLOCK_ROWS`; y (n_rows,) float64."""
-    import dask.array as da
-
     if n_columns < SIGNAL_COLUMNS:
         raise ValueError(f"{n_columns} columns: the signal alone takes {SIGNAL_COLUMNS}")
-    sizes = [min(BLOCK_ROWS, n_rows - start) for start in range(0, n_rows, BLOCK_ROWS)]
-
-    def make(block_info: dict[None, dict[str, tuple[int, ...]]]) -> NDArray[np.float32]:
-        where = block_info[None]
-        return block_rows(
-            where["chunk-location"][0],
-            n_rows=where["chunk-shape"][0],
-            n_columns=n_columns,
-            seed=seed,
-        )
-
-    x = da.map_blocks(
-        make,
-        chunks=(tuple(sizes), (n_columns,)),
-        dtype=np.float32,
-        meta=np.empty((0, 0), dtype=np.float32),
-    )
-    y = np.concatenate([block_labels(b, n_rows=m, seed=seed) for b, m in enumerate(sizes)])
-    return x, y
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("store", type=Path, help="folder to write; must not exist")
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--columns", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
-    if options.rows < 1 or options.columns < SIGNAL_COLUMNS:
-        parser.error(f"--rows must be at least 1 and --columns at least {SIGNAL_COLUMNS}")
-    if options.store.exists():
-        parser.error(f"{options.store} exists: remove it or give another path")
-
-    from bigsvm.conversion.from_arrays import write_store
-
-    started = time.perf_counter()
-    x, y = overlap(options.rows, options.columns, seed=options.seed)
-    write_store(options.store, x, y)
-    seconds = time.perf_counter() - started
-    print(f"{options.store}: {x.shape[0]:,} rows of {x.shape[1]} float32 in {seconds:.0f} s")
-    print(f"best possible error {BAYES_ERROR:.3%}; train with --C {C:g} --gamma {GAMMA:g}")
-    return 0
+    make = partial(block_rows, n_columns=n_columns)
+    return in_blocks(make, block_labels, (n_rows, n_columns), BLOCK_ROWS, seed=seed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from bigsvm import write_store
+
+    write_store(sys.argv[1], *overlap(*map(int, sys.argv[2:])))
