@@ -1,0 +1,97 @@
+"""Commands on files whose columns have names."""
+
+import pandas as pd
+import pytest
+from command_line import LITTLE, answer, error_of, run_here, two_clouds
+
+pytest.importorskip("pyarrow")
+
+NAMES = list("abcdef")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("named")
+    X, y = two_clouds(600)
+    frame = pd.DataFrame(X, columns=NAMES).assign(kind=["yes" if v > 0 else "no" for v in y])
+    frame = frame.assign(importance=1.0)
+    frame[:400].to_parquet(path / "train.parquet")
+    frame[400:].to_csv(path / "test.csv", index=False)
+    frame[400:][NAMES[::-1]].to_parquet(path / "new.parquet")
+    return path
+
+
+LABEL = ("--label", "kind", "--weight", "importance")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    run_here("train", folder / "train.parquet", folder / "model", *LABEL, "--gamma", "0.3", "-q")
+    return folder / "model"
+
+
+def test_a_store_of_chosen_columns(folder, tmp_path):
+    run_here(
+        "convert", folder / "train.parquet", tmp_path / "s.zarr", *LABEL, "--columns", "c,a", "-q"
+    )
+    told = answer("info", tmp_path / "s.zarr")
+    assert told["feature_names"] == ["c", "a"]
+    assert told["n_rows"] == 400
+
+
+def test_predictions_are_compared_where_the_label_is_named(folder, model):
+    compared = answer("predict", folder / "test.csv", model, "--label", "kind")
+    assert compared["n_rows"] == 200
+    assert compared["accuracy"] > 0.6
+
+
+def test_rows_without_labels_and_with_columns_in_another_order(folder, model, tmp_path):
+    run_here("predict", folder / "test.csv", model, *LABEL, "-o", tmp_path / "one")
+    told = answer("predict", folder / "new.parquet", model, "-o", tmp_path / "other")
+    assert told["accuracy"] is None
+    assert (tmp_path / "one").read_text() == (tmp_path / "other").read_text()
+
+
+def test_text_of_libsvm_is_predicted_by_a_model_of_named_columns(folder, model, tmp_path):
+    X, y = two_clouds(600)
+    rows = [" ".join([f"{v:+.0f}", *(f"{i}:{x}" for i, x in enumerate(r, 1))]) for r, v in
+            zip(X[400:], y[400:], strict=True)]  # fmt: skip
+    (tmp_path / "rows.libsvm").write_text("\n".join(rows) + "\n")
+    run_here("predict", tmp_path / "rows.libsvm", model, "-o", tmp_path / "text")
+    run_here("predict", folder / "new.parquet", model, "-o", tmp_path / "table")
+    assert (tmp_path / "text").read_text() == (tmp_path / "table").read_text()
+
+
+def test_csv_from_standard_input(folder, tmp_path):
+    text = (folder / "test.csv").read_text()
+    run_here("convert", "-", tmp_path / "s.zarr", *LABEL, "-q", stdin=text)
+    assert answer("info", tmp_path / "s.zarr")["n_rows"] == 200
+
+
+def test_a_run_is_resumed_with_its_label(folder, tmp_path):
+    options = (*LABEL, *LITTLE, "--checkpoint", tmp_path / "run", "-q")
+    run_here("train", folder / "train.parquet", tmp_path / "model", *options)
+    assert answer("train", "--resume", tmp_path / "run", "--max-iter", "-1")["converged"]
+
+
+@pytest.mark.parametrize("command", [["cv"], ["plan"], ["search", "--folds", "3", "--C", "1"]])
+def test_other_commands(command, folder):
+    run_here(*command, folder / "train.parquet", *LABEL, "--gamma", "0.3", "-q")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("convert", "train.parquet", "s.zarr"), "this is Parquet, not LIBSVM text; name the"),
+        (("convert", "test.csv", "s.zarr", "--label", "kin"), "did you mean 'kind'?"),
+        (("convert", "test.csv", "s.zarr", "--label", "kind", "--strict"), "--strict is for"),
+        (("convert", "test.csv", "s.zarr", "--label", "kind", "--columns", "a,a"), "twice"),
+        (("train", "test.csv", "m", "--label", "kind", "--zero-based", "no"), "--zero-based"),
+        (("predict", "train.parquet", "model", "--label", "kin"), "there is no column 'kin'"),
+    ],
+)  # fmt: skip
+def test_what_means_nothing_is_refused(arguments, message, folder, model, monkeypatch):
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    assert message in error_of(*arguments)
+    assert sorted(folder.iterdir()) == before
