@@ -28,6 +28,13 @@ def container(make):
     return make
 
 
+READ_BY_PREDICT = {
+    "path_of_zarr_array", "path_of_zarr_array_of_format_2", "path_of_zarr_group",
+    "path_of_numpy_file",
+}  # fmt: skip
+"""Of these, files of rows without labels: a model is evaluated at them."""
+
+
 def refused(pattern):
     def register(make):
         REFUSED[make.__name__] = (make, pattern)
@@ -344,7 +351,7 @@ def path_of_text(matrix, folder):
     return folder / "x.txt"
 
 
-@refused(r"x\.npy: this is a NumPy array .*numpy\.load")
+@refused(r"x\.npy: this is a NumPy array .*--label or label=")
 def path_of_numpy_file(matrix, folder):
     memory_map(matrix, folder)
     return folder / "x.npy"

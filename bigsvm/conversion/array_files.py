@@ -150,8 +150,10 @@ def open_zarr(path: str, asked: Columns, *, rows: str | None) -> Arrays:
         group = zarr.open(path, mode="r")
     except Exception as error:  # stores of zarr have errors of their own
         raise DataError(f"{path}: cannot be opened ({error}); check the path") from None
-    if not hasattr(group, "keys"):
-        raise DataError(f"{path}: is one array of Zarr; give its group, which has the labels too")
+    if not hasattr(group, "keys") or "indptr" in group:  # the rows themselves
+        if asked.label is not None:
+            raise DataError(f"{path}: has rows alone; give its group, which has the labels too")
+        return Arrays(group)
     return _of_group(group, path, asked, rows)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,10 +165,13 @@ class Opened(NamedTuple):
 def is_source(X: object) -> bool:
     """Whether `X` is opened by a door: a path, or several, of no store; batches; a lazy table."""
     if isinstance(X, str | os.PathLike):
-        return not _is_store(X)
+        there = Path(X).exists() or has_magic(os.fspath(X)) or "://" in os.fspath(X)
+        return there and not _is_store(X)
     if isinstance(X, list | tuple) and X and isinstance(X[0], str | os.PathLike):
         return True
-    return arrow.is_lazy_table(X) or (callable(X) and not hasattr(X, "__array__"))
+    # Delayed objects of Dask can be called too.
+    makes_batches = callable(X) and not (hasattr(X, "shape") or hasattr(X, "__dask_graph__"))
+    return arrow.is_lazy_table(X) or makes_batches
 
 
 def _is_store(path: Path_) -> bool:
@@ -210,6 +214,13 @@ def _door_of(source: Any) -> tuple[Door, Any]:
     if isinstance(paths, list):
         head = _head_of(paths[0])
     return next(door for door in DOORS if door.opens(paths, head)), paths
+
+
+def has_features(X: Any, names: Sequence[str] | None) -> bool:
+    """Whether `X` is a source from which a model with these names of columns can be evaluated."""
+    if isinstance(X, str | os.PathLike) and Path(X).is_file():
+        return has_names(X, names)
+    return is_source(X)
 
 
 def has_names(path: Path_, names: Sequence[str] | None) -> bool:

@@ -67,6 +67,10 @@ MOST_CLASS_NAMES = 1 << 16
 """Most distinct words as labels; more are names of rows, and would make the attributes long."""
 MAX_LABEL_COUNTS = 1000
 """More labels are those of a regression; their counts would only make the attributes long."""
+NO_CHUNK = 2**64 - 1
+"""Offset and size of a chunk that was never written, in the index of a shard, as Zarr has them."""
+CRC_BYTES = 4
+"""Bytes of the checksum of that index."""
 ZSTD_LEVEL = -1
 """Level 1 and up code the letters of values that are noise, a tenth smaller, and are then several
 times slower to write and to read; what repeats is nearly as small with this one."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.budget import READER_CHUNKS
-from bigsvm.data.schema import ZSTD_LEVEL
+from bigsvm.data.schema import CRC_BYTES, NO_CHUNK, ZSTD_LEVEL
 from bigsvm.files import begin_sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from bigsvm.data.schema import ArraySpec
     from bigsvm.data.zarr_arrays import FetchedChunks
 
-_NO_CHUNK = 2**64 - 1
-"""Offset and size of a chunk that was never written, as Zarr has them."""
 _INDEX_ENTRY_BYTES = 16
-_CRC_BYTES = 4
+REQUEST_BYTES = 8 << 20
+"""Decoded bytes of the chunks that are asked for together from far: a request takes as long as some
+megabytes."""
 _HEAD_BYTES = 18
 """Length of the longest head of a zstd frame, which says the size that the frame decodes to."""
 
@@ -95,16 +95,28 @@ class Claims:
             for head in self._place.parts(name, heads):
                 self._check_head(head)
 
-    def fetched(self, chunk: int) -> tuple[str, bytes, int, bytes]:
-        """Read the stored bytes of a chunk: its shard, the index of that, its offset, its bytes."""
-        shard, place = divmod(chunk, self._spec.chunks_per_shard)
-        name = _name_of(self._spec, shard)
-        index, offset, size = self._span(name, place)
-        [stored] = self._place.parts(name, [(offset, size)])
-        if len(stored) < size:
-            raise ValueError(f"its shard ends before it, after {offset + len(stored)} bytes")
-        self._check_head(stored[:_HEAD_BYTES])
-        return name, index.data, offset, stored
+    def fetched(self, first: int, stop: int) -> Iterator[tuple[str, bytes, int, memoryview]]:
+        """Read the stored bytes of chunks; those of one shard come in one request.
+
+        Yields the shard of each chunk, the index of that, the offset of the chunk, and its bytes.
+        """
+        per_shard = self._spec.chunks_per_shard
+        for shard in range(first // per_shard, -(-stop // per_shard)):
+            name = _name_of(self._spec, shard)
+            low, high = first - shard * per_shard, stop - shard * per_shard
+            spans = [self._span(name, place) for place in range(max(low, 0), min(high, per_shard))]
+            begin = spans[0][1]
+            end = begin + sum(size for _, _, size in spans)
+            [stored] = self._place.parts(name, [(begin, end - begin)])
+            if len(stored) < end - begin:
+                raise ValueError(f"its shard ends before it, after {begin + len(stored)} bytes")
+            for index, offset, size in spans:
+                chunk = memoryview(stored)[offset - begin :][:size]
+                # Chunks lie one after another; a shard that says otherwise is no shard of ours.
+                if len(chunk) < size:
+                    raise ValueError("its shard has its chunks in another order")
+                self._check_head(bytes(chunk[:_HEAD_BYTES]))
+                yield name, index.data, offset, chunk
 
     def _span(self, name: str, place: int) -> tuple[_Index, int, int]:
         """Index of a shard, and offset and size of one of its chunks.
@@ -116,7 +128,7 @@ class Claims:
             if index is None:
                 index = self._indices[name] = self._index(name)
         offset, size = index.entries[place].tolist()
-        if (offset, size) == (_NO_CHUNK, _NO_CHUNK):
+        if (offset, size) == (NO_CHUNK, NO_CHUNK):
             raise ValueError("its shard does not have it")
         if offset + size > index.end or size > self._most_stored_bytes:
             raise ValueError(f"its shard has {size} bytes for it at {offset}, which cannot be")
@@ -127,14 +139,14 @@ class Claims:
         import google_crc32c
 
         n_bytes = self._spec.chunks_per_shard * _INDEX_ENTRY_BYTES
-        data = self._place.tail(name, n_bytes + _CRC_BYTES)
-        if len(data) < n_bytes + _CRC_BYTES:
+        data = self._place.tail(name, n_bytes + CRC_BYTES)
+        if len(data) < n_bytes + CRC_BYTES:
             raise ValueError("its shard is shorter than an index")
         if google_crc32c.value(data[:n_bytes]) != int.from_bytes(data[n_bytes:], "little"):
             raise ValueError("the index of its shard is damaged")
         entries = np.frombuffer(data[:n_bytes], "<u8").reshape(-1, 2)
         # Chunks are written one after another, without gaps.
-        end = sum(size for size in entries[:, 1].tolist() if size != _NO_CHUNK)
+        end = sum(size for size in entries[:, 1].tolist() if size != NO_CHUNK)
         return _Index(data, entries, end)
 
     def _check_head(self, head: bytes) -> None:
@@ -170,18 +182,20 @@ class StoredChunks:
         self._place, self._spec = place, spec
         self._claims = Claims(place, spec)
         self._opened: tuple[zarr.Array[Any], FetchedChunks | None] | None = None
+        together = min(READER_CHUNKS, REQUEST_BYTES // max(spec.chunk_bytes, 1))
+        self._together = max(1, together) if place.is_far else max(1, spec.n_chunks)
         # Many chunks may be on their way, but no more are decoded than a plan has memory for.
         self._decoding: AbstractContextManager[Any] = (
-            BoundedSemaphore(READER_CHUNKS) if place.is_far else nullcontext()
+            BoundedSemaphore(READER_CHUNKS // self._together) if place.is_far else nullcontext()
         )
 
     @property
     def at_once(self) -> int:
-        """Most chunks that one call decodes in no more memory than that of a chunk besides."""
+        """Most chunks that one call decodes: of a place that is far, those of one request."""
         from bigsvm.data.zarr_arrays import HAS_ZARRS
 
         self._open()  # an error of this would look like one of the chunks
-        return max(1, self._spec.n_chunks) if HAS_ZARRS and not self._place.is_far else 1
+        return self._together if HAS_ZARRS or self._place.is_far else 1
 
     def _open(self) -> tuple[zarr.Array[Any], FetchedChunks | None]:
         """Open the array, once."""
@@ -198,7 +212,6 @@ class StoredChunks:
         Parameters
         ----------
         first, stop : int
-            Of a place that is far, one chunk.
         out : (m, ...) array
             Filled with the rows of these chunks.
 
@@ -217,7 +230,9 @@ class StoredChunks:
         if fetched is None:
             self._claims.check(first, stop)
         else:
-            fetched.put(*self._claims.fetched(first))
+            for chunk in list(self._claims.fetched(first, stop)):
+                fetched.put(*chunk)
+            del chunk  # all chunks of a request share its memory
         with self._decoding:
             try:
                 read_rows(array, first * self._spec.chunk_rows, out)
@@ -293,14 +308,14 @@ class ShardWriter:
 
         if not self._sizes:
             return
-        index = np.full((self._spec.chunks_per_shard, 2), _NO_CHUNK, "<u8")
+        index = np.full((self._spec.chunks_per_shard, 2), NO_CHUNK, "<u8")
         ends = np.cumsum(self._sizes)
         index[: len(ends), 0] = ends - self._sizes
         index[: len(ends), 1] = self._sizes
         data = index.tobytes()
         path = self._path()
         with path.open("ab") as file:
-            file.write(data + google_crc32c.value(data).to_bytes(_CRC_BYTES, "little"))
+            file.write(data + google_crc32c.value(data).to_bytes(CRC_BYTES, "little"))
         self._shard += 1
         self._sizes = []
         self._finished(path)

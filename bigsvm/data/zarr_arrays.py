@@ -9,13 +9,14 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import zarr
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.buffer.cpu import NDBuffer
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from bigsvm.data.place import Folder
-from bigsvm.data.schema import array_metadata
+from bigsvm.data.schema import CRC_BYTES, NO_CHUNK, array_metadata
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,18 +38,18 @@ class FetchedChunks(MemoryStore):  # type: ignore[misc] # Zarr has no types
 
     def __init__(self) -> None:
         super().__init__(read_only=True)
-        self._chunks: dict[tuple[str, int], list[bytes]] = {}
+        self._chunks: dict[tuple[str, int], list[memoryview]] = {}
         self._indices: dict[str, bytes] = {}
         self._lock = Lock()
 
-    def put(self, name: str, index: bytes, offset: int, chunk: bytes) -> None:
+    def put(self, name: str, index: bytes, offset: int, chunk: memoryview) -> None:
         """Keep a chunk at `offset` of a shard until Zarr asks for it."""
         with self._lock:
             self._indices[name] = index
             # Several threads may want the same chunk.
             self._chunks.setdefault((name, offset), []).append(chunk)
 
-    def _pop(self, name: str, offset: int) -> bytes:
+    def _pop(self, name: str, offset: int) -> memoryview:
         with self._lock:
             kept = self._chunks[name, offset]
             chunk = kept.pop()
@@ -59,14 +60,17 @@ class FetchedChunks(MemoryStore):  # type: ignore[misc] # Zarr has no types
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the index of a shard, one of its chunks, or both where it has one chunk."""
+        """Return the index of a shard, one of its chunks, or all of it."""
         if isinstance(byte_range, SuffixByteRequest):
-            data = self._indices[key]
-        elif isinstance(byte_range, RangeByteRequest):
-            data = self._pop(key, byte_range.start)
-        else:
-            data = self._pop(key, 0) + self._indices[key]
-        return prototype.buffer.from_bytes(data)
+            return prototype.buffer.from_bytes(self._indices[key])
+        if isinstance(byte_range, RangeByteRequest):
+            chunk = self._pop(key, byte_range.start)
+            return prototype.buffer.from_array_like(np.frombuffer(chunk, np.uint8))
+        # The whole shard: its chunks lie one after another.
+        chunks, end = [self._pop(key, 0)], len(self._indices[key])
+        offsets = np.frombuffer(self._indices[key][: end - CRC_BYTES], "<u8").reshape(-1, 2)[1:, 0]
+        chunks += [self._pop(key, int(offset)) for offset in offsets if offset != NO_CHUNK]
+        return prototype.buffer.from_bytes(b"".join([*chunks, self._indices[key]]))
 
 
 def open_array(place: Place, spec: ArraySpec, fetched: FetchedChunks | None) -> zarr.Array[Any]:

@@ -112,10 +112,11 @@ class EvaluatesRows(SharedArguments):
         memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
         if not isinstance(X, np.ndarray | RowSource | Store) and is_named(X):
             # Imported here, as rows in memory do not need it.
-            from bigsvm.conversion.formats import features_of, is_source
+            from bigsvm.conversion.formats import features_of, has_features
 
-            if is_source(X):
-                X = features_of(X, self.model_.feature_names, memory=self.memory)
+            names = self.model_.feature_names
+            if has_features(X, names):
+                X = features_of(X, names, memory=self.memory)
         if isinstance(X, StorePart):
             if order == "input":
                 raise ParameterError(

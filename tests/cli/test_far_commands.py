@@ -10,7 +10,7 @@ from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.cli.signals import Interrupted, Interruption
-from bigsvm.data import schema, storage
+from bigsvm.data import schema, shards, storage
 from bigsvm.data.store import open_store
 from bigsvm.models import KernelExpansion
 
@@ -88,6 +88,7 @@ def test_a_url_without_a_store_is_named(s3_server, tmp_path):
 def test_a_run_whose_store_goes_away_says_how_to_resume(faulty, upload, tmp_path, monkeypatch):
     make_chunks_small(monkeypatch)
     monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 14)
+    monkeypatch.setattr(shards, "REQUEST_BYTES", 0)
     X, _ = two_clouds(4000, 40)
     path, run, options = (
         tmp_path / "s.zarr",

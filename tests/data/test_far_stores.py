@@ -113,9 +113,9 @@ def test_an_index_is_asked_for_once(url, faulty, local):
     chunks = sum(len(manifest[name]) for name in names)
     shards = len({path for _, path in faulty.requests})
     assert 1 < shards < chunks
-    # Of sparse rows, indptr is read the first time only.
+    # All chunks of a shard come together. Of sparse rows, indptr is read the first time only.
     once = len(manifest.get("X/indptr", ()))
-    assert len(faulty.requests) <= 3 * chunks - 2 * once + shards
+    assert len(faulty.requests) <= 3 * (shards + len(names)) + shards < 3 * chunks - 2 * once
 
 
 def _read(frozen, answers):

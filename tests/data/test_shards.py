@@ -280,6 +280,6 @@ def test_a_thread_may_forget_the_index_while_another_fetches(tmp_path, monkeypat
         claims.forget()
         return parts(*arguments)
 
-    expected = claims.fetched(0)
+    expected = list(claims.fetched(0, 1))
     monkeypatch.setattr(claims._place, "parts", parts_after_forgetting)
-    assert claims.fetched(0) == expected
+    assert list(claims.fetched(0, 1)) == expected

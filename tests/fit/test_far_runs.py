@@ -10,7 +10,7 @@ from support.same import assert_same_model
 from support.stores import make_chunks_small
 
 import bigsvm
-from bigsvm.data import schema, storage
+from bigsvm.data import schema, shards, storage
 from bigsvm.errors import DataCorruptionError, UnreachableError
 from bigsvm.training import run as training_run
 
@@ -56,8 +56,9 @@ def case(request, stores):
 
 
 @pytest.fixture
-def url(case, faulty, s3_server):
-    """URL of a copy of the store, behind the proxy."""
+def url(case, faulty, s3_server, monkeypatch):
+    """URL of a copy of the store, behind the proxy; a request for each chunk."""
+    monkeypatch.setattr(shards, "REQUEST_BYTES", 0)
     return s3_server.upload(case[1], f"s3://bucket/run-{next(_numbers)}.zarr")
 
 

@@ -20,7 +20,8 @@ from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import StopReason
-from bigsvm.training.run import Run, Saver
+from bigsvm.training.run import Run
+from bigsvm.training.saving import Saver
 from bigsvm.training.state import Limits
 
 

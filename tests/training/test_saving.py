@@ -2,7 +2,7 @@
 
 import pytest
 
-from bigsvm.training import run as saving
+from bigsvm.training import saving
 from bigsvm.training.saving import Saver
 from bigsvm.training.state import Counters
 

@@ -103,6 +103,7 @@ class CountingTier:
     """A tier that counts rows, and the CPU seconds of those below."""
 
     n_hits = 0
+    keeps = True
 
     def __init__(self, counted: Counted, rows: NDArray[np.int64]) -> None:
         self._counted, self._rows = counted, rows
