@@ -13,7 +13,8 @@ from support.problems import clouds
 
 import bigsvm
 from bigsvm.one_vs_one import small as small_pairs
-from bigsvm.training import run as saving
+from bigsvm.training import run as training_run
+from bigsvm.training import saving
 from bigsvm.training.generations import newest_manifest
 
 STOPPED = [
@@ -27,18 +28,19 @@ STOPPED = [
 
 
 def fit_and_be_interrupted(folder, classes, machine, times, moment):
-    """Fit in a process of its own, which sends itself SIGINT when it looks whether to save."""
+    """Fit in a process of its own, which sends itself SIGINT between two slices of work."""
     small_pairs.MOST_ROWS = 0
     X, y = clouds(n=900, k=3, d=4, spread=0.7)
-    asked, is_due = itertools.count(1), saving.Saver.is_due
+    kind, name = (training_run.Run, "pause") if folder is None else (saving.Saver, "is_due")
+    asked, looked = itertools.count(1), getattr(kind, name)
 
     def interrupt(self):
         if next(asked) == moment:
             for _ in range(times):
                 os.kill(os.getpid(), signal.SIGINT)
-        return is_due(self)
+        return looked(self)
 
-    saving.Saver.is_due = interrupt
+    setattr(kind, name, interrupt)
     X, y = X.astype(np.float32), y if classes == "many" else y > 0
     machine.set_params(checkpoint=folder, n_jobs=2, memory="50MB")
     with pytest.raises(KeyboardInterrupt):
