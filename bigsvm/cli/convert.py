@@ -4,6 +4,7 @@ import os
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,9 +19,10 @@ from bigsvm.cli.options import (
     given,
     is_given,
 )
-from bigsvm.cli.outputs import OverwriteStore, check_apart, say_store
+from bigsvm.cli.outputs import OverwriteStore, check_apart, say_result, say_store
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
+from bigsvm.report.text import count
 
 if TYPE_CHECKING:
     from bigsvm.conversion.libsvm import TextCounts
@@ -97,22 +99,57 @@ def _of_table(
     )  # fmt: skip
 
 
+def _check(
+    sources: list[str],
+    wanted: StoreOptions,
+    *,
+    memory: str,
+    threads: int | None,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Read LIBSVM text strictly, and tell what it has."""
+    with Interruption() as interruption, Display(quiet=quiet) as display:
+        from bigsvm.conversion.from_text import check_text
+
+        with interruption.raising():
+            counts = check_text(
+                sources, memory=memory, zero_based=wanted.zero_based.value,
+                n_features=wanted.n_features, threads=threads,
+                on_progress=watched(display, interruption),
+            )  # fmt: skip
+    record = {
+        "n_rows": counts.rows, "n_entries": counts.entries,
+        "smallest_index": counts.smallest_index, "largest_index": counts.largest_index,
+    }  # fmt: skip
+    indices = f"{counts.smallest_index} to {counts.largest_index}"
+    say_result(
+        record,
+        [("rows", count(counts.rows)), ("entries", count(counts.entries)), ("indices", indices)],
+        json=json,
+    )
+
+
 def command(
     context: typer.Context,
     *,
     sources: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SOURCE...",
             help="LIBSVM text, or with --label Parquet, Arrow, CSV, HDF5, h5ad, npy, npz or Zarr; "
             "together one data set: files, folders of them, or patterns in quotes; gzip, bzip2, xz "
             "and zstd are decompressed, - is standard input.",
         ),
-    ],
+    ] = None,
     store: Annotated[
-        str,
-        typer.Argument(metavar="STORE", help="Folder to be made, or URL such as s3://bucket/name."),
-    ],
+        str | None,
+        typer.Argument(
+            metavar="STORE",
+            help="Folder to be made, or URL such as s3://bucket/name. With --strict it may be left "
+            "out: LIBSVM text is then checked, and nothing is written.",
+        ),
+    ] = None,
     memory: Memory = "1GB",
     wanted: StoreOptions,
     overwrite: OverwriteStore = False,
@@ -136,10 +173,15 @@ def command(
       bigsvm convert day1.txt.gz day2.txt.gz both.zarr --memory 4GB
       zcat train.gz | bigsvm convert - train.zarr --features 780
       bigsvm convert train.libsvm s3://bucket/train.zarr
+      bigsvm convert train.libsvm --strict
       bigsvm convert houses.csv houses.zarr --label price
       bigsvm convert parts/*.parquet train.zarr --label target --weight weight
       bigsvm convert cells.h5ad cells.zarr --label kind --rows layers/counts
     """
+    if wanted.strict and store is not None and (store == "-" or Path(store).is_file()):
+        sources, store = [*(sources or []), store], None  # a file is no place of a store
+    if not sources or (store is None and not wanted.strict):
+        raise typer.BadParameter("give SOURCE and STORE, or SOURCE and --strict")
     if wanted.dense + wanted.sparse + (wanted.layout is not Layout.AUTO) > 1:
         raise typer.BadParameter("give one of --dense, --sparse and --layout")
     if is_given(context, "seed") and not wanted.shuffle:
@@ -149,6 +191,9 @@ def command(
             if is_given(context, name):
                 option = "features" if name == "n_features" else name.replace("_", "-")
                 raise typer.BadParameter(f"--{option} is for LIBSVM text, which has no --label")
+    if store is None:
+        _check(sources, wanted, memory=memory, threads=threads, json=json, quiet=quiet)
+        return
     layout = Layout.DENSE if wanted.dense else Layout.SPARSE if wanted.sparse else wanted.layout
     started = time.monotonic()
     counts: list[TextCounts] = []

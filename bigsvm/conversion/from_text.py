@@ -135,21 +135,8 @@ def convert(
     inputs = files_of([sources] if isinstance(sources, (str, os.PathLike)) else sources)
     budget = memory_bytes(memory)
     _check_parameters(inputs, seed, zero_based, layout, n_features, min_features, dtype, threads)
-    threads = threads or min(2, default_threads())
     report = on_progress or (lambda _: None)
-    share = budget // (8 * (threads + 2))
-    reader = LibsvmReader(
-        inputs,
-        dtype=np.dtype(dtype),
-        smallest_index=int(zero_based == "no"),
-        strict=strict,
-        threads=threads,
-        # Chunks with their arrays, ten times as much, take a third of the budget at most. Lines are
-        # nearly all shorter than a chunk; four chunks' worth is for the odd one.
-        chunk_bytes=max(1, min(CHUNK_BYTES, share // 4)),
-        max_line_bytes=max(1, min(MAX_LINE_BYTES, share)),
-        decompression_bytes=budget // 2,
-    )
+    reader = _reader(inputs, budget, threads, dtype=dtype, zero_based=zero_based, strict=strict)
     # Before the workspace, which takes an OSError inside it for one of the disk it is on.
     sizes = [source_size(source) for source in inputs]
     total = None if None in sizes else sum(size or 0 for size in sizes)
@@ -192,6 +179,59 @@ def convert(
         )
         work.commit()
     return open_place(place)
+
+
+def check_text(
+    sources: Source | Sequence[Source],
+    *,
+    memory: str | int = "1GB",
+    zero_based: ZeroBased = "auto",
+    n_features: int | None = None,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> TextCounts:
+    """Read LIBSVM text strictly, and write nothing; parameters and errors are those of `convert`.
+
+    Returns
+    -------
+    TextCounts
+        Rows, entries, and the least and largest index.
+    """
+    inputs = files_of([sources] if isinstance(sources, (str, os.PathLike)) else sources)
+    _check_parameters(inputs, 0, zero_based, "auto", n_features, None, "float64", threads)
+    budget, report = memory_bytes(memory), on_progress or (lambda _: None)
+    sizes = [source_size(source) for source in inputs]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    reader = _reader(inputs, budget, threads, dtype="float64", zero_based=zero_based, strict=True)
+    for _ in reader:
+        report(ConversionProgress("read", reader.counts.bytes_read, total))
+    _columns(reader.counts, zero_based, n_features, None)
+    return reader.counts
+
+
+def _reader(
+    inputs: list[Source],
+    budget: int,
+    threads: int | None,
+    *,
+    dtype: DType,
+    zero_based: ZeroBased,
+    strict: bool,
+) -> LibsvmReader:
+    threads = threads or min(2, default_threads())
+    share = budget // (8 * (threads + 2))
+    return LibsvmReader(
+        inputs,
+        dtype=np.dtype(dtype),
+        smallest_index=int(zero_based == "no"),
+        strict=strict,
+        threads=threads,
+        # Chunks with their arrays, ten times as much, take a third of the budget at most. Lines are
+        # nearly all shorter than a chunk; four chunks' worth is for the odd one.
+        chunk_bytes=max(1, min(CHUNK_BYTES, share // 4)),
+        max_line_bytes=max(1, min(MAX_LINE_BYTES, share)),
+        decompression_bytes=budget // 2,
+    )
 
 
 def _check_parameters(

@@ -106,3 +106,37 @@ class TestConvert:
     def test_quiet(self, data, tmp_path):
         ended = run_here("convert", data / "train.libsvm", tmp_path / "store", "--quiet")
         assert ended.stderr == ""
+
+
+class TestCheckingAlone:
+    """`--strict` without a store."""
+
+    def test_text_is_read_and_nothing_is_written(self, tmp_path):
+        (tmp_path / "x.libsvm").write_text("1 1:2 3:4\n-1 2:1\n")
+        told = answer("convert", tmp_path / "x.libsvm", "--strict")
+        assert told == {
+            "n_rows": 2, "n_entries": 3, "smallest_index": 1, "largest_index": 3
+        }  # fmt: skip
+        assert [path.name for path in tmp_path.iterdir()] == ["x.libsvm"]
+
+    def test_several_sources(self, tmp_path):
+        for name in ("1", "2"):
+            (tmp_path / name).write_text("1 1:2\n")
+        assert answer("convert", tmp_path / "1", tmp_path / "2", "--strict")["n_rows"] == 2
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("1 1:2\n# comment\n", ":2:1"),
+            ("1 1:2", "newline"),
+            ("1 1:2 1:3\n", ":1:"),
+            ("", "no rows"),
+        ],
+    )
+    def test_faults_are_named(self, text, message, tmp_path):
+        (tmp_path / "x").write_text(text)
+        assert message in error_of("convert", tmp_path / "x", "--strict")
+
+    def test_a_store_is_needed_otherwise(self, tmp_path):
+        (tmp_path / "x").write_text("1 1:2\n")
+        assert "--strict" in run_here("convert", tmp_path / "x", code=2).stderr
