@@ -27,14 +27,7 @@ MOST_SHARE = 0.25
 
 
 class Arrays(NamedTuple):
-    """Rows with what belongs to them, as `write_store` takes them; they are read in blocks.
-
-    Attributes
-    ----------
-    X : container
-    y, weight : (n,) array or None
-    feature_names : tuple of str or None
-    """
+    """Rows with what belongs to them, as `write_store` takes them; they are read in blocks."""
 
     X: Any
     y: Any = None
@@ -90,10 +83,7 @@ def _mapped(path: str) -> Any:
 def open_npz(path: str, asked: Columns, *, memory: int) -> Arrays:
     """Open an archive of NumPy: arrays X and y, or a sparse matrix that scipy saved.
 
-    Raises
-    ------
-    MemoryBudgetError
-        Its arrays, which are read whole, take a large part of the memory.
+    Its arrays are read whole; it is refused if they take a large part of the memory.
     """
     _refuse_columns(asked, path, "an npz file")
     try:

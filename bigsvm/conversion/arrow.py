@@ -42,12 +42,7 @@ OWN_HEADS = (PARQUET, ARROW, STREAM)
 
 
 def check_library() -> None:
-    """Refuse to go on without pyarrow.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse to go on without pyarrow."""
     try:
         import pyarrow  # noqa: F401 (whether it is there)
     except ImportError as error:
@@ -57,15 +52,10 @@ def check_library() -> None:
 
 
 class Part(NamedTuple):
-    """One file, or all of a lazy table.
+    """One file, or all of a lazy table; `name` is what messages call it.
 
-    Attributes
-    ----------
-    name : str
-        What messages call it.
-    schema : pyarrow.Schema
-    batches : callable
-        Names of columns and a number of rows → record batches of these columns.
+    `batches` takes names of columns and a number of rows, and gives record batches of these
+    columns.
     """
 
     name: str
@@ -76,18 +66,8 @@ class Part(NamedTuple):
 class ArrowBatches(Batches):
     """Rows of some parts, whose columns have the same names.
 
-    Parameters
-    ----------
-    parts : sequence of callables
-        Each opens a part; it is a context manager. All have the columns of the first one.
-    asked : Columns
-    size : int, optional
-        Bytes of all parts as stored.
-
-    Raises
-    ------
-    DataError
-        The first part cannot be read, lacks a column, or has one that is not of numbers.
+    Each callable in `parts` opens a part; it is a context manager. All parts have the columns of
+    the first one, which is checked at once. `size` is the bytes of all parts as stored.
     """
 
     def __init__(
@@ -195,12 +175,7 @@ def _beside(column: Any, name: str, where: str, first: int) -> Any:
 
 
 def read(part: Part, batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield the batches of a part, with Arrow's errors as ours.
-
-    Raises
-    ------
-    DataError
-    """
+    """Yield the batches of a part, with Arrow's errors as ours."""
     import pyarrow as pa
 
     while True:
@@ -224,15 +199,8 @@ def _unreadable(name: str, error: Exception) -> DataError:
 def files(sources: Sequence[Source], asked: Columns, *, memory: int) -> ArrowBatches:
     """Open files of one data set: Parquet, Feather or Arrow, and CSV, each by its first bytes.
 
-    Parameters
-    ----------
-    sources : sequence of paths
-        Files, folders, patterns, URLs of fsspec; "-" is CSV from standard input. CSV may be
-        compressed.
-
-    Raises
-    ------
-    DataError, ParameterError
+    Sources are files, folders, patterns and URLs of fsspec; "-" is CSV from standard input. CSV may
+    be compressed.
     """
     check_library()
     found = files_of(sources)

@@ -29,15 +29,7 @@ UNKNOWN_SIZE = 16
 
 
 class Batch(NamedTuple):
-    """Some rows, as a source has them.
-
-    Attributes
-    ----------
-    X : (m, d) array or scipy.sparse matrix
-    y : (m,) array
-        Numbers or words.
-    weight : (m,) array or None
-    """
+    """Some rows, as a source has them: X (m, d), dense or sparse, and y (m,), numbers or words."""
 
     X: Any
     y: Any
@@ -51,12 +43,10 @@ class Batches(ABC):
     ----------
     name : str
         What messages call the source.
-    n_columns : int
     dtype : numpy.dtype
         float32 or float64: what the values are kept in.
     is_sparse : bool
         Whether batches are CSR.
-    feature_names : tuple of str or None
     class_names : tuple of str or None
         What labels are places of, if they are words and have been numbered.
     scaler : Scaler or None
@@ -81,11 +71,7 @@ class Batches(ABC):
     def batches(self, memory: int) -> Iterator[Batch]:
         """Yield the batches, in the order of the source, two of which take `memory`.
 
-        Raises
-        ------
-        DataError
-            The source cannot be read to its end, or has what is neither a number nor a word; the
-            message names the file, and the row or column.
+        The message of a `DataError` names the file, and the row or column.
         """
 
     def layout(self, wanted: Layout, n_entries: int, n_rows: int) -> str:
@@ -110,17 +96,8 @@ def write_batches(
 ) -> None:
     """Write batches as a store: rows are scattered over files, and each file is sorted.
 
-    Parameters
-    ----------
-    seed : int or None
-        Of the random order; None keeps the order of the source.
-    budget : int
-        Bytes to stay below, besides what the library that reads the format takes.
-
-    Raises
-    ------
-    DataError
-        There are no rows, or a value or label that no model can be trained on.
+    The seed is that of the random order; None keeps the order of the source. The budget does not
+    include what the library that reads the format takes.
     """
     kind, labels, size = np.dtype(dtype or batches.dtype), Labels("y"), batches.size
     bits = bits_for(UNKNOWN_SIZE * budget if size is None else size, budget)
@@ -153,13 +130,7 @@ def write_batches(
 def converted(
     values: Any, dtype: np.dtype[Any], first_row: int, names: tuple[str, ...] | None = None
 ) -> Any:
-    """Rows in the type of the store, in which all values must be finite.
-
-    Raises
-    ------
-    DataError
-        The message names row and column.
-    """
+    """Rows in the type of the store; a value that is not finite is refused by row and column."""
     rows = values
     if values.dtype != dtype:
         with np.errstate(over="ignore"):

@@ -21,16 +21,8 @@ PARTS = "(X, y) or (X, y, weight)"
 class CalledBatches(Batches):
     """Batches of an iterator that a callable returns.
 
-    Parameters
-    ----------
-    make : callable
-        Returns an iterator of ``(X, y)`` or ``(X, y, weight)``: X is an array, a scipy.sparse
-        matrix or a data frame of the rows of a batch, y has their labels.
-
-    Raises
-    ------
-    DataError
-        There is no batch, or the first one is none.
+    It yields ``(X, y)`` or ``(X, y, weight)``: X is an array, a scipy.sparse matrix or a data frame
+    of the rows of a batch, y has their labels. The first batch is read at once.
     """
 
     name = "the batches"

@@ -16,16 +16,10 @@ SHOWN = 5
 
 
 class Columns(NamedTuple):
-    """What is asked of a table.
+    """What is asked of a table, by names of columns.
 
-    Attributes
-    ----------
-    label : str or None
-        Column of the labels or targets; None where none are needed.
-    weight : str or None
-        Column of the weights.
-    features : tuple of str or None
-        Columns of X, in this order; None for all that are neither label nor weight.
+    Without a label none is needed. Features are the columns of X, in this order; None for all that
+    are neither label nor weight.
     """
 
     label: str | None = None
@@ -40,12 +34,7 @@ class Columns(NamedTuple):
     def of(self, names: Sequence[str], where: str) -> Columns:
         """Return the same with the features named, for a table that has columns of these names.
 
-        Raises
-        ------
-        DataError
-            A column is missing, or occurs twice.
-        ParameterError
-            A column is asked for as two things.
+        Columns that are missing, occur twice, or are asked for as two things are refused.
         """
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
@@ -73,10 +62,6 @@ class Columns(NamedTuple):
         """Refuse a further table of a data set that has columns which the first one lacks.
 
         The order of the columns does not matter, as they are read by name.
-
-        Raises
-        ------
-        DataError
         """
         known = {*(self.features or ()), *self.beside}
         more = [name for name in names if name not in known]

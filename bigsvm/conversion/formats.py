@@ -32,15 +32,9 @@ Path_ = str | os.PathLike[str]
 
 
 class Asked(NamedTuple):
-    """What is asked of a source.
+    """What is asked of a source, and the bytes that may be used for it.
 
-    Attributes
-    ----------
-    columns : Columns
-    rows : str or None
-        Array or group of a file that has the rows, such as ``"layers/counts"``.
-    memory : int
-        Bytes that may be used.
+    `rows` names the array or group of a file that has the rows, such as ``"layers/counts"``.
     """
 
     columns: Columns
@@ -57,13 +51,7 @@ class Asked(NamedTuple):
         rows: str | None = None,
         memory: str | int,
     ) -> Asked:
-        """Check what is asked for.
-
-        Raises
-        ------
-        ParameterError
-            Label or weight is no name, or memory is too little.
-        """
+        """Check what is asked for."""
         for name, value in (("y", label), ("sample_weight", weight)):
             if not isinstance(value, str | None):
                 raise ParameterError(
@@ -77,15 +65,9 @@ class Asked(NamedTuple):
 class Door(NamedTuple):
     """One way in.
 
-    Attributes
-    ----------
-    name : str
-    opens : callable
-        Whether it opens a source, given this, and the first bytes if it is one file.
-    open : callable
-        Given the source, or the paths of its files, and what is asked.
-    has_columns : bool
-        Whether columns are chosen by their names.
+    `opens` tells whether it opens a source, given this, and the first bytes if it is one file.
+    `open` takes the source, or the paths of its files, and what is asked. `has_columns` tells
+    whether columns are chosen by their names.
     """
 
     name: str
@@ -95,12 +77,7 @@ class Door(NamedTuple):
 
 
 def _one(path: Any) -> str:
-    """Return the one path of a format whose data sets are one file.
-
-    Raises
-    ------
-    DataError
-    """
+    """Return the one path of a format whose data sets are one file."""
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if len(paths) > 1:
         raise DataError(
@@ -149,13 +126,7 @@ DOORS = (
 
 
 class Opened(NamedTuple):
-    """Rows of a source, and what belongs to them.
-
-    Attributes
-    ----------
-    rows : RowSource
-    y, weight : (n,) array or None
-    """
+    """Rows of a source, and the labels and weights that belong to them, (n,) each or None."""
 
     rows: RowSource
     y: Any
@@ -185,19 +156,7 @@ def _is_store(path: Path_) -> bool:
 
 
 def opened(source: Any, asked: Asked) -> Batches | array_files.Arrays:
-    """Open a source by the first door that knows it.
-
-    Parameters
-    ----------
-    source : path, sequence of paths, callable, or lazy table
-
-    Raises
-    ------
-    DataError
-        No door knows it, or it cannot be read.
-    ParameterError
-        What is asked for has no meaning for it.
-    """
+    """Open a source by the first door that knows it; refuses what has no meaning for it."""
     door, paths = _door_of(source)
     if asked.rows is not None and door.name not in ("Zarr", "HDF5"):
         raise ParameterError(f"rows={asked.rows!r} names an array of HDF5 or Zarr; leave it out")
@@ -257,10 +216,7 @@ def rows_of(
 ) -> Opened:
     """Open a source for more than one pass: where it is, or through a temporary store.
 
-    Parameters
-    ----------
-    cache_dir : path, optional
-        Folder for the temporary store, which is removed with the rows; by default the system's.
+    The store is made in `cache_dir`, by default the system's folder, and removed with the rows.
     """
     found = opened(source, asked)
     if not isinstance(found, Batches):

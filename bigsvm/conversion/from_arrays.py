@@ -205,14 +205,9 @@ def _in_order_of(
 
 
 class SourceBatches(Batches):
-    """Rows of a source, with labels and weights in memory.
+    """Rows of a source, with labels and weights in memory, (n_rows,) float64 each.
 
-    Parameters
-    ----------
-    labels : (n_rows,) float64
-    class_names : tuple of str or None
-        What the labels are places of, if they are words.
-    weights : (n_rows,) float64 or None
+    `class_names` are what the labels are places of, if they are words.
     """
 
     name = "X"

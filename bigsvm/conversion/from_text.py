@@ -190,13 +190,7 @@ def check_text(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> TextCounts:
-    """Read LIBSVM text strictly, and write nothing; parameters and errors are those of `convert`.
-
-    Returns
-    -------
-    TextCounts
-        Rows, entries, and the least and largest index.
-    """
+    """Read LIBSVM text strictly, and write nothing; parameters and errors are as in `convert`."""
     inputs = files_of([sources] if isinstance(sources, (str, os.PathLike)) else sources)
     _check_parameters(inputs, 0, zero_based, "auto", n_features, None, "float64", threads)
     budget, report = memory_bytes(memory), on_progress or (lambda _: None)

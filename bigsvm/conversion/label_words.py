@@ -79,13 +79,7 @@ class ClassNames:
         self._numbers: dict[bytes, int] = {}
 
     def numbers(self, words: Words, where: str) -> NDArray[np.float64]:
-        """Numbers of the labels of some rows, (m,).
-
-        Raises
-        ------
-        DataError
-            There are too many different words; it names the source `where`.
-        """
+        """Numbers of the labels of some rows, (m,); messages name the source `where`."""
         known = self._numbers
         numbers = np.array([known.setdefault(word, len(known)) for word in words.distinct], float)
         if len(known) > MOST_CLASS_NAMES:

@@ -28,11 +28,7 @@ def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:
 def label_numbers(y: Any, n_rows: int) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
     """Labels as float64; of words their places among the distinct ones, and these, sorted.
 
-    Raises
-    ------
-    DataError
-        If they are neither finite numbers nor words, one for each row, are integers that float64
-        does not hold, or too many different words.
+    Integers that float64 does not hold are refused, and so are too many different words.
     """
     array = _vector(y, n_rows, "y")
     return _places_of_words(array) if are_words(array) else (label_values(array), None)
@@ -61,10 +57,7 @@ def _places_of_words(array: NDArray[Any]) -> tuple[NDArray[np.float64], tuple[st
 def label_values(array: NDArray[Any], name: str = "y", first_row: int = 0) -> NDArray[np.float64]:
     """Labels that are numbers, as float64, of rows from `first_row` on.
 
-    Raises
-    ------
-    DataError
-        One is no finite number, or an integer that float64 does not hold.
+    Refuses numbers that are not finite, and integers that float64 does not hold.
     """
     if not _are_numbers(array):
         raise DataError(f"{name} has type {array.dtype}; labels must be numbers or words")
@@ -93,24 +86,12 @@ def _are_numbers(array: NDArray[Any]) -> bool:
 
 
 def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:
-    """Weights as float64.
-
-    Raises
-    ------
-    DataError
-        If one is negative or not finite, or there is not one for each row; names the row.
-    """
+    """Weights as float64, one for each row; a message names the row."""
     return weight_values(_vector(weights, n_rows, "sample_weight"))
 
 
 def weight_values(array: NDArray[Any], first_row: int = 0) -> NDArray[np.float64]:
-    """Weights of rows from `first_row` on, as float64.
-
-    Raises
-    ------
-    DataError
-        One is negative or not finite; names the row.
-    """
+    """Weights of rows from `first_row` on, as float64; a message names the row."""
     if not _are_numbers(array):
         raise DataError(f"sample_weight has type {array.dtype}; weights must be numbers")
     numbers = array.astype(np.float64)
@@ -126,10 +107,7 @@ def weight_values(array: NDArray[Any], first_row: int = 0) -> NDArray[np.float64
 class Labels:
     """Labels of one batch after the other, as float64: numbers, or all of them words.
 
-    Parameters
-    ----------
-    name : str
-        What messages call the labels.
+    Messages call the labels `name`.
     """
 
     def __init__(self, name: str) -> None:
@@ -137,13 +115,7 @@ class Labels:
         self._are_words: bool | None = None
 
     def numbers(self, values: Any, first_row: int) -> NDArray[np.float64]:
-        """Labels of rows from `first_row` on, (m,); of words the numbers in order of appearance.
-
-        Raises
-        ------
-        DataError
-            One is missing, or is neither a number nor a word like those before.
-        """
+        """Labels of rows from `first_row` on, (m,); of words the numbers in order of appearance."""
         array = np.asarray(values)
         words = are_words(array)
         if self._are_words not in (None, words):

@@ -144,18 +144,8 @@ def parse_chunk(
 ) -> _Chunk:
     """Parse whole lines; a problem is returned, not raised, as the line number is not known here.
 
-    Parameters
-    ----------
-    text : bytes or memoryview
-        Ends with a newline.
-    dtype : numpy.dtype
-        float32 or float64: type of the values.
-    smallest_index : int
-        0 or 1.
-    strict : bool
-        Refuse comments, empty lines and qid.
-    has_words : bool
-        Whether labels are words.
+    The text ends with a newline. `strict` refuses comments, empty lines and qid. `has_words` says
+    whether labels are words.
     """
     original, words = text, None
     if has_words:
@@ -277,12 +267,12 @@ def _is_number(token: str) -> bool:
 class LibsvmReader:
     """Iterate over the rows of several sources, as one data set, chunk by chunk.
 
+    Sources that cannot be opened, decompressed or parsed are found while iterating.
+
     Parameters
     ----------
     sources : sequence of paths
         "-" is standard input; gzip, bzip2, xz and zstd are decompressed.
-    dtype : numpy.dtype
-        float32 or float64.
     smallest_index : int
         0, or 1 to refuse index 0.
     strict : bool
@@ -303,13 +293,6 @@ class LibsvmReader:
         What the chunks handed out so far contain.
     class_names : ClassNames
         Words that were labels; these are numbered as they come.
-
-    Raises
-    ------
-    ParseError
-        While iterating, at the first line that cannot be read.
-    DataError
-        While iterating, if a source cannot be opened or decompressed.
     """
 
     def __init__(

@@ -20,24 +20,12 @@ HIDDEN = (".", "_")
 
 
 def files_of(sources: Iterable[Source]) -> list[Source]:
-    """Replace local folders and patterns such as ``parts/*.txt`` by their files.
+    """Replace local folders and patterns such as ``parts/*.txt`` by their files, in order of names.
 
-    Parameters
-    ----------
-    sources : iterable of paths
-        A name with ``*``, ``?`` or ``[`` is a pattern only if no file has it. URLs and standard
-        input are left alone.
-
-    Returns
-    -------
-    list of path
-        Files of a folder or pattern come in the order of their names. Those whose name begins with
-        a dot or an underscore are left out of a folder.
-
-    Raises
-    ------
-    DataError
-        A folder is of Zarr, or has folders or no files, or no file matches a pattern.
+    A name with ``*``, ``?`` or ``[`` is a pattern only if no file has it. URLs and standard input
+    are left alone. Files whose name begins with a dot or an underscore are left out of a folder. A
+    folder of Zarr, or one with folders or no files, is refused, and so is a pattern that no file
+    matches.
     """
     found: list[Source] = []
     for source in sources:

@@ -208,12 +208,7 @@ def _standard_input() -> IO[bytes]:
 class ByteStream:
     """Bytes of one source, decompressed, with errors that name it.
 
-    Attributes
-    ----------
-    name : str
-        What to call the source in messages.
-    size : int or None
-        Bytes of the source as stored (before decompression), None where unknown.
+    `size` is its bytes as stored, before decompression; None where that is unknown.
     """
 
     def __init__(
@@ -233,13 +228,7 @@ class ByteStream:
         self._n_read = 0
 
     def readinto(self, target: memoryview) -> int:
-        """Fill `target`; the number of bytes, fewer than it has only at the end.
-
-        Raises
-        ------
-        DataError
-            If the source cannot be read or decompressed.
-        """
+        """Fill `target`; the number of bytes, fewer than it has only at the end."""
         n = 0
         try:
             while n < len(target):
@@ -280,13 +269,7 @@ def _decompress(kind: str | None, raw: IO[bytes], memory_bytes: int) -> IO[bytes
 
 
 def _text_of(name: str, raw: IO[bytes], memory_bytes: int, expected: str) -> IO[bytes]:
-    """Bytes of the text in `raw`, decompressed.
-
-    Raises
-    ------
-    DataError
-        If the stream is damaged, or is not text.
-    """
+    """Bytes of the text in `raw`, decompressed; refuses what is damaged or no text."""
     try:
         head = _head_of(raw)
         kind = compression(head)
@@ -327,13 +310,7 @@ def source_name(source: Source) -> str:
 
 
 def source_size(source: Source) -> int | None:
-    """Bytes of a local file, or None where that is unknown.
-
-    Raises
-    ------
-    DataError
-        If it may not be looked at.
-    """
+    """Bytes of a local file, or None where that is unknown."""
     path = Path(source)
     try:
         return path.stat().st_size if path.is_file() else None
@@ -365,13 +342,7 @@ def _open_url(url: str) -> Any:
 
 @contextmanager
 def open_bytes(source: Source) -> Iterator[IO[bytes]]:
-    """Open a file or a URL as it is stored; its bytes can be read in any order.
-
-    Raises
-    ------
-    DataError
-        If it cannot be opened.
-    """
+    """Open a file or a URL as it is stored; its bytes can be read in any order."""
     text = os.fspath(source)
     try:
         # Kept while its file is read: a file in an archive is closed with it.
@@ -394,18 +365,7 @@ def open_source(
 ) -> Iterator[ByteStream]:
     """Open a source for reading; standard input stays open afterwards.
 
-    Parameters
-    ----------
-    source : path
-    memory_bytes : int
-        Memory that decompression may take.
-    kind : str
-        The text that is expected, for messages.
-
-    Raises
-    ------
-    DataError
-        If the source cannot be read, or is not text.
+    `memory_bytes` is what decompression may take. Messages call the text that is expected `kind`.
     """
     text = os.fspath(source)
     if text == STANDARD_INPUT:

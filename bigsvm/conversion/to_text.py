@@ -29,14 +29,7 @@ _DIGITS = {"float32": 9, "float64": 17}
 def shortest(values: NDArray[Any]) -> list[str]:
     """Write numbers with 8 digits, as LIBSVM does, and with more where these are too few.
 
-    Parameters
-    ----------
-    values : (m,) float32 or float64
-
-    Returns
-    -------
-    list of str
-        That read back to the same numbers of the type of `values`.
+    They read back to the same numbers of the type of `values`, (m,) float32 or float64.
     """
     numbers = values.tolist()
     words = [f"{number:.{LIBSVM_DIGITS}g}" for number in numbers]
@@ -49,12 +42,7 @@ def shortest(values: NDArray[Any]) -> list[str]:
 def text_lines(labels: NDArray[Any], rows: Rows, first_index: int) -> Iterator[str]:
     """Write rows as lines of text; zeros of an array are left out.
 
-    Parameters
-    ----------
-    labels : (m,) float64, or str in an array of objects
-    rows : (m, n_columns) array or CSR
-    first_index : int
-        Index of column 0.
+    Labels are (m,) float64, or str in an array of objects. `first_index` is the index of column 0.
     """
     step = max(1, _VALUES_AT_ONCE // max(rows.shape[1], 1))
     if not isinstance(rows, np.ndarray):
@@ -98,20 +86,8 @@ def lines_of_store(
 
     Values are written with the digits that they need to be read back as they are. Those of a scaled
     store are the scaled ones. Weights have no place in the text. A shuffled store is read once for
-    each part of its rows that fits in memory.
-
-    Parameters
-    ----------
-    store : Store
-    memory : int or str
-        Bytes to stay below.
-    on_progress : callable
-        Called with the number of rows done.
-
-    Raises
-    ------
-    MemoryBudgetError
-        Not even the numbers of the rows fit.
+    each part of its rows that fits in memory, beside the numbers of all rows. `on_progress` is told
+    the number of rows done.
     """
     n_rows, budget = len(store), parse_bytes(memory)
     left = budget - ROW_BYTES * n_rows

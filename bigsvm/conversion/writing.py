@@ -48,13 +48,7 @@ OnProgress: TypeAlias = Callable[[ConversionProgress], None]
 
 
 def memory_bytes(memory: str | int) -> int:
-    """Bytes meant by ``"1GB"``, ``"512 MiB"`` or a number.
-
-    Raises
-    ------
-    ParameterError
-        If it is not a size, or less than 32 MiB, which a conversion needs.
-    """
+    """Bytes meant by ``"1GB"``, ``"512 MiB"`` or a number; refuses less than a conversion needs."""
     size = parse_bytes(memory)
     if size < _SMALLEST_MEMORY:
         raise ParameterError(
@@ -124,12 +118,7 @@ def write_spool(
 
 
 def check_class_names(names: Collection[str], what: str) -> None:
-    """Refuse more words as labels than a store can have, or words that UTF-8 cannot write.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse more words as labels than a store can have, or words that UTF-8 cannot write."""
     if len(names) > MOST_CLASS_NAMES:
         raise DataError(
             f"{what} has {len(names)} different words, but a store {MOST_CLASS_NAMES} classes at "
@@ -143,12 +132,7 @@ def check_class_names(names: Collection[str], what: str) -> None:
 
 
 def check_columns(n_columns: int, layout: str, budget: int) -> None:
-    """Refuse more columns than a store can have, or than their statistics have memory for.
-
-    Raises
-    ------
-    DataError, MemoryBudgetError
-    """
+    """Refuse more columns than a store can have, or than their statistics have memory for."""
     if layout == CSR:
         if n_columns > MOST_COLUMNS:
             raise DataError(
