@@ -38,17 +38,9 @@ _LEAST_BYTES_FOR_THREADS = 1 << 18
 class ArrayWriter:
     """Append to one new array of a store, and hash its chunks.
 
-    Full chunks are compressed in other threads while further rows come.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the array, to be made.
-    spec : ArraySpec
-    memory_bytes : int
-        Bytes that chunks may take; one chunk is always held.
-    finished : callable, optional
-        Given the path of each shard that is complete.
+    Full chunks are compressed in other threads while further rows come. Chunks may take
+    `memory_bytes`; one chunk is always held. `finished` is given the path of each shard that is
+    complete.
     """
 
     def __init__(
@@ -131,17 +123,7 @@ class VerifiedArray:
     too. So every value of a chunk is also checked against the range of its array.
 
     The chunk read last is kept, as blocks rarely end where chunks do. May be used from several
-    threads.
-
-    Parameters
-    ----------
-    place : Place
-        Place of the array.
-    where : str
-        What to call the array in messages.
-    spec : ArraySpec
-    hashes : tuple of str
-        Hash of each chunk.
+    threads. `where` is what messages call the array; `hashes` has that of each chunk.
     """
 
     def __init__(self, place: Place, where: str, spec: ArraySpec, hashes: tuple[str, ...]) -> None:
@@ -160,15 +142,7 @@ class VerifiedArray:
         return self._bytes_read
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start … stop - 1``, a new array.
-
-        Raises
-        ------
-        DataCorruptionError
-            If a chunk is not the one that was written, or holds values out of range.
-        StoreError
-            If the system does not let it be read, or it cannot be reached.
-        """
+        """Rows ``start … stop - 1``, a new array; refuses other chunks than were written."""
         [values] = read_together([(self, start, stop)])
         return values
 
@@ -259,13 +233,7 @@ class VerifiedArray:
 
 
 def read_together(parts: Sequence[tuple[VerifiedArray, int, int]]) -> list[NDArray[Any]]:
-    """Rows ``start … stop - 1`` of each array, whose chunks are read together.
-
-    Raises
-    ------
-    DataCorruptionError, StoreError
-        As `VerifiedArray.read`.
-    """
+    """Rows ``start … stop - 1`` of each array, whose chunks are read together."""
     outs, jobs = [], []
     for array, start, stop in parts:
         out = np.empty((max(stop - start, 0), *array.spec.shape[1:]), array.spec.dtype)

@@ -40,9 +40,6 @@ class BlockedRows(RowSource):
 
     Parameters
     ----------
-    n_columns : int
-    dtype : numpy.dtype
-        float32 or float64.
     edges : (n_blocks + 1,) int64
         First row of each block, then the number of rows.
     is_sparse : bool
@@ -79,13 +76,7 @@ class BlockedRows(RowSource):
 
     @abstractmethod
     def _load(self, i: int) -> Any:
-        """Read or compute block `i`, an array or a scipy.sparse matrix of any type.
-
-        Raises
-        ------
-        DataError
-            The block cannot be read, or does not have the expected shape.
-        """
+        """Read or compute block `i`, an array or a scipy.sparse matrix of any type."""
 
     @property
     def bytes_read(self) -> int:
@@ -200,13 +191,7 @@ class BlockedRows(RowSource):
 
 
 def converted(block: Any, dtype: np.dtype[Any], *, sparse: bool) -> Any:
-    """Convert a block, an array or a scipy.sparse matrix of any type, to dense or CSR rows.
-
-    Raises
-    ------
-    DataError
-        It has values under a mask.
-    """
+    """Convert a block, an array or a scipy.sparse matrix of any type, to dense or CSR rows."""
     refuse_masked(block, "X")
     if sparse:
         return as_csr(block, dtype)

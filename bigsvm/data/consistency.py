@@ -42,15 +42,8 @@ def check_columns_ascend(
 ) -> None:
     """Refuse CSR rows whose columns do not ascend: compiled code relies on their order.
 
-    Parameters
-    ----------
-    indices : (nnz,) int32
-    indptr : (m + 1,) int64
-        From 0 to nnz.
-    first_row : int
-        Number of the first row, for messages.
-    where : str
-        Name of the store in messages.
+    `indptr`, (m + 1,), goes from 0 to nnz. Messages count rows from `first_row` and call the store
+    `where`.
     """
     ascends = indices[1:] > indices[:-1]
     starts = indptr[1:-1]

@@ -76,13 +76,7 @@ def is_stored_or_lazy(X: object) -> bool:
 
 
 def open_table(X: Any, *, memory: int | None, allow_missing: bool) -> Table | None:
-    """Table of a container on disk, or of one in memory that must not be copied; else None.
-
-    Raises
-    ------
-    DataError
-        X is not a matrix of numbers, lacks chunks, or cannot be read by rows.
-    """
+    """Table of a container on disk, or of one in memory that must not be copied; else None."""
     if is_zarr_array(X):
         check_array(X, allow_missing=allow_missing)
         return ArrayTable(X, X.chunks)
@@ -144,10 +138,7 @@ def _open_group(group: Any, *, allow_missing: bool) -> Table:
 def path_of_store(X: Any) -> Path | None:
     """Path of a bigsvm store that was opened as a Zarr group; None for anything else.
 
-    Raises
-    ------
-    DataError
-        The store is not on a local disk.
+    A store that is not on a local disk is refused.
     """
     if not is_instance(X, "zarr", "Group") or KEY not in X.attrs:
         return None
@@ -164,10 +155,7 @@ def path_of_store(X: Any) -> Path | None:
 def matrix_of_anndata(X: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Matrix of an AnnData and the names of its columns.
 
-    Raises
-    ------
-    DataError
-        There is no matrix, or it could only be read as a whole.
+    A matrix that could only be read as a whole is refused.
     """
     if X.isbacked and X.is_view:
         raise DataError(
@@ -183,18 +171,8 @@ def matrix_of_anndata(X: Any) -> tuple[Any, tuple[str, ...] | None]:
 def rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
     """Count the rows of a table that are read together: whole chunks, if these fit.
 
-    Parameters
-    ----------
-    table : Table
-    memory : int or None
-        Bytes that the run may take.
-    once : bool
-        Whether rows are read in a single pass, for which chunks may be decoded several times.
-
-    Raises
-    ------
-    MemoryBudgetError
-        Not even the smallest slice that makes sense fits in `memory`.
+    `memory` is what the run may take. `once` says that rows are read in a single pass, for which
+    chunks may be decoded several times. A table of which not even a small slice fits is refused.
     """
     together = table.rows_together
     target = LARGEST_SLICE if memory is None else min(LARGEST_SLICE, memory // _SLICES)

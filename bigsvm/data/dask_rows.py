@@ -39,26 +39,12 @@ class DaskRows(BlockedRows):
 
     That is an open client, or threads. With a client, or where the array has results on a cluster,
     its workers compute the blocks and their statistics, and choose rows of them; `remote_blocks`
-    are then used where they are.
+    are then used where they are. By default the client is that of the results that X has. Results
+    on another cluster are refused.
 
-    Parameters
-    ----------
-    X : dask.array.Array, (n_rows, n_columns)
-        Its blocks are numpy or scipy.sparse; two blocks must fit in memory. Unknown chunk sizes
-        are computed; several chunks along the columns are merged.
-    client : distributed.Client, optional
-        By default that of the results that X has on a cluster, if there are any.
-
-    Attributes
-    ----------
-    bytes_per_row : float
-        For sparse blocks, an estimate from some random blocks.
-
-    Raises
-    ------
-    DataError
-        If X is not two-dimensional, has no rows or no columns, or holds no real numbers; or if it
-        has results on another cluster.
+    Blocks of X are numpy or scipy.sparse; two blocks must fit in memory. Unknown chunk sizes are
+    computed; several chunks along the columns are merged. For sparse blocks, `bytes_per_row` is an
+    estimate from some random blocks.
     """
 
     def __init__(self, X: da.Array, *, client: Any = None) -> None:
@@ -249,13 +235,7 @@ class BlockForm:
     is_sparse: bool
 
     def __call__(self, block: Any, start: int, stop: int) -> Rows:
-        """Make rows ``start … stop - 1`` of a block.
-
-        Raises
-        ------
-        DataError
-            The block has another shape.
-        """
+        """Make rows ``start … stop - 1`` of a block; one of another shape is refused."""
         expected = (stop - start, self.n_columns)
         if block.shape != expected:
             raise DataError(
@@ -269,16 +249,7 @@ class BlockForm:
 def client_of(X: Any, client: Any = None) -> Any:
     """Return the client that computes a Dask collection; None if any scheduler can.
 
-    Parameters
-    ----------
-    X : collection
-    client : distributed.Client, optional
-        The client that a user gave.
-
-    Raises
-    ------
-    DataError
-        X has results of another client.
+    A client that the user gave is returned; X with results of another one is refused.
     """
     futures = _results_in(X)
     if not futures:
@@ -328,13 +299,7 @@ def _size_of_block(block: Any, form: BlockForm, start: int, stop: int) -> tuple[
 def _survey_of_block(
     block: Any, form: BlockForm, start: int, stop: int
 ) -> tuple[list[Moments], list[str]]:
-    """Moments of the columns of a block, and hashes of its values.
-
-    Raises
-    ------
-    DataError
-        A value is not finite.
-    """
+    """Moments of the columns of a block, whose values must be finite, and hashes of its values."""
     rows = form(block, start, stop)
     check_finite(rows, start)
     digest = Digest()

@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 class DrawnRows(HeldRows):
     """Some rows of another source, held in memory, which stand for all of them.
 
-    Parameters
-    ----------
-    source : RowSource
-    drawn : (m,) int64
-        Which rows, ascending and distinct.
-    rows : (m, n_columns)
+    `drawn`, (m,), says which rows of the source; its numbers ascend and are distinct.
     """
 
     def __init__(self, source: RowSource, drawn: NDArray[np.int64], rows: Rows) -> None:
@@ -64,16 +59,8 @@ def draw_rows(
 ) -> DrawnRows:
     """Draw rows at random, each with the same probability, and read them in one pass.
 
-    Parameters
-    ----------
-    source : RowSource
-    count : int
-        Most rows.
-    candidates : (m,) int64
-        The rows to draw from, ascending.
-    seed : int
-    block_bytes : int
-        For the two blocks that exist at once.
+    At most `count` rows are drawn from `candidates`, which ascend. `block_bytes` are for the two
+    blocks that exist at once.
     """
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(candidates, min(count, len(candidates)), replace=False))

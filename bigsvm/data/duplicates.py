@@ -24,12 +24,8 @@ KEY_SEED = 20
 class Groups(NamedTuple):
     """Rows by groups of equal ones.
 
-    Attributes
-    ----------
-    rows : (m,) integers
-        Members of the first group, ascending, then of the second, …
-    starts : (n_groups + 1,) int64
-        Where each group begins in `rows`, and where the last one ends.
+    `rows` has the members of the first group, ascending, then those of the second, … `starts`,
+    (n_groups + 1,), says where each group begins in it, and where the last one ends.
     """
 
     rows: Indices
@@ -48,15 +44,8 @@ def equal_rows(values: Rows, kind: NDArray[np.integer[Any]], candidates: Indices
     """Group those of the rows `candidates` that are equal and of one kind.
 
     Zero and negative zero differ, and so do a stored zero and a missing one: rows that are not
-    found equal are only kept twice.
-
-    Parameters
-    ----------
-    values : (n, d)
-        Dense, or CSR with sorted indices.
-    kind : (n,) integers
-        Rows of two kinds (labels) are never equal.
-    candidates : (m,) integers, ascending
+    found equal are only kept twice. `values` are dense, or CSR with sorted indices. Rows of two
+    kinds (labels), (n,) integers, are never equal. The candidates ascend.
     """
     keys = np.random.default_rng(KEY_SEED).integers(0, 1 << 64, values.shape[1], np.uint64) | 1
     hashes = np.empty(values.shape[0], np.uint64)

@@ -57,27 +57,10 @@ _OF_STORES = re.compile(r"(X|y|row|sample_weight|statistics|scaler)/.*")
 class FarWorkspace:
     """A folder of this machine to make a store of a URL in; use it as a context manager.
 
-    Parameters
-    ----------
-    place : Prefix
-        Where the store is to be.
-    cache_dir : Path or None
-        Where to make the folder; None is the system's folder for temporary files.
+    `place` is where the store is to be. The folder, `path`, is made in `cache_dir`; None is the
+    system's folder for temporary files. The store has to be made in `store`, which is in it.
 
-    Attributes
-    ----------
-    path : Path
-        The folder.
-    store : Path
-        Where in it the store has to be made.
-
-    Raises
-    ------
-    ParameterError
-        Nothing can be written by such URLs.
-    StoreError
-        If there are objects at the URL already, another process is making the store, the storage
-        cannot be reached or refuses, or the disk fails.
+    A URL with objects below it is refused, and so is one where another process makes a store.
     """
 
     def __init__(self, place: Prefix, *, cache_dir: Path | None) -> None:
@@ -121,10 +104,7 @@ class FarWorkspace:
     def finished(self, file: Path) -> None:
         """Send a complete file of the store on its way; it is removed once it is there.
 
-        Raises
-        ------
-        StoreError
-            It, or one before, cannot be written.
+        An error may be that of an earlier file.
         """
         self._lock.check()
         while len(self._uploads) >= _UPLOADS:
@@ -132,12 +112,7 @@ class FarWorkspace:
         self._uploads.append(self._threads.submit(self._upload, file))
 
     def commit(self) -> None:
-        """Write the other objects, and the root metadata last.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Write the other objects, and the root metadata last."""
         root = self.store / NAME
         for metadata in sorted(self.store.rglob(NAME)):
             if metadata != root:
@@ -167,12 +142,7 @@ class FarWorkspace:
                 return
 
     def _check_names(self, *, was_left: bool) -> None:
-        """Refuse a place where something is; what a dead process has left there is removed.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Refuse a place where something is; what a dead process has left there is removed."""
         names = [name for name in self._objects.names() if name != MAKING]
         if NAME in names:
             raise self._exists()
@@ -214,12 +184,7 @@ class FarWorkspace:
 
 @contextmanager
 def _soon() -> Iterator[None]:
-    """Give up waits in this block that take longer than a person waits.
-
-    Raises
-    ------
-    GivenUpError
-    """
+    """Give up waits in this block that take longer than a person waits."""
     end = time.monotonic() + _CLEARING_SECONDS
 
     def check() -> None:
@@ -242,13 +207,7 @@ class _Lock:
         self._thread = threading.Thread(target=self._keep, name="bigsvm-lock", daemon=True)
 
     def take(self) -> bool:
-        """Own the place; returns whether a process that died has left it.
-
-        Raises
-        ------
-        StoreError
-            Another process makes a store there.
-        """
+        """Own the place, unless another process does; returns whether one that died has left it."""
         was_left = False
         if not self._objects.create(MAKING, self._record()):
             owner = self._owner()
@@ -263,17 +222,7 @@ class _Lock:
         return was_left
 
     def check(self, *, again: bool = False) -> None:
-        """Refuse to go on if another process owns the place by now.
-
-        Parameters
-        ----------
-        again : bool
-            Whether to ask the storage.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Refuse to go on if another process owns the place; with `again`, the storage is asked."""
         if again:
             owner = self._owner()
             self._is_lost = self._is_lost or owner is None or owner["id"] != self._id

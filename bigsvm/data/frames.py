@@ -40,13 +40,7 @@ def is_dask_frame(X: object) -> TypeGuard[Any]:
 
 
 def names_of(columns: Iterable[Any]) -> tuple[str, ...] | None:
-    """Names of columns as scikit-learn takes them: None unless all are text.
-
-    Raises
-    ------
-    DataError
-        Some names are text and others are not.
-    """
+    """Names of columns as scikit-learn takes them: None if none is text; refuses a mixture."""
     names = tuple(columns)
     kinds = sorted({type(name).__name__ for name in names})
     if kinds == ["str"]:
@@ -77,17 +71,7 @@ def sparse_columns(X: Any) -> bool:
 
 
 class FrameTable(Table):
-    """A data frame, converted a slice at a time; missing values become NaN.
-
-    Parameters
-    ----------
-    X : pandas.DataFrame, polars.DataFrame, pyarrow.Table or pyarrow.RecordBatch
-
-    Raises
-    ------
-    DataError
-        A column does not hold numbers; names it.
-    """
+    """A data frame of pandas, Polars or Arrow, converted a slice at a time; missing becomes NaN."""
 
     def __init__(self, X: Any) -> None:
         self.n_rows, self.n_columns = map(int, X.shape)
@@ -114,13 +98,7 @@ def arrow_values(X: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def frame_type(X: Any) -> np.dtype[Any]:
-    """Type in which the values of a frame are kept; the frame may have no rows.
-
-    Raises
-    ------
-    DataError
-        A column does not hold numbers (the message names it), or there are no columns.
-    """
+    """Type in which the values of a frame are kept; the frame may have no rows."""
     types, _ = _reader(X)
     if not types:
         raise DataError("X is a frame without columns; it must have rows and columns")
@@ -129,13 +107,7 @@ def frame_type(X: Any) -> np.dtype[Any]:
 
 
 def check_numbers(X: Any) -> None:
-    """Refuse a frame in memory with a column that does not hold numbers; others pass.
-
-    Raises
-    ------
-    DataError
-        The message names the column.
-    """
+    """Refuse a frame in memory with a column that does not hold numbers; others pass."""
     if not is_frame(X):
         return
     dtype = frame_type(X)
@@ -159,13 +131,7 @@ def _reader(X: Any) -> tuple[list[tuple[Any, Any]], Callable[[Any, int, int, Any
 
 
 def _number_type(name: Any, kind: Any) -> np.dtype[Any]:
-    """NumPy's type for the numbers of a column.
-
-    Raises
-    ------
-    DataError
-        The column does not hold numbers.
-    """
+    """NumPy's type for the numbers of a column."""
     if not isinstance(kind, np.dtype) or kind.kind not in "buif":
         raise _no_numbers(name, kind)
     return kind

@@ -53,16 +53,8 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 class ArrayRows(RowSource):
     """Rows of an array or a scipy.sparse matrix in memory; neither is copied if it need not be.
 
-    Parameters
-    ----------
-    X : (n_rows, n_columns) array or scipy.sparse matrix
-        float32 and float64 are kept, smaller types become float32, others float64. A read-only
-        memory map is fine.
-
-    Raises
-    ------
-    DataError
-        If it has not two dimensions, no rows, no columns, or other than real numbers.
+    float32 and float64 are kept, smaller types become float32, others float64. A read-only memory
+    map is fine.
     """
 
     def __init__(self, X: Any) -> None:
@@ -176,14 +168,7 @@ class ArrayRows(RowSource):
 
 
 class HeldRows(DerivedRows):
-    """All rows of a source, read once and kept in memory.
-
-    Parameters
-    ----------
-    source : RowSource
-    rows : (n_rows, n_columns)
-        All rows of the source.
-    """
+    """All rows of a source, read once and kept in memory."""
 
     def __init__(self, source: RowSource, rows: Rows) -> None:
         super().__init__(source)
@@ -247,12 +232,7 @@ def check_in_memory(X: Any, memory: int) -> None:
 
 
 def refuse_without_rows(X: Any) -> None:
-    """Refuse what has no rows that can be read by their numbers.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse what has no rows that can be read by their numbers."""
     if hasattr(X, "__next__"):
         raise DataError(
             f"X is an iterator ({type(X).__name__}), which gives its rows only once; give an array "
@@ -298,12 +278,9 @@ def copied_bytes(X: Any) -> int:
 
 
 def check_copy(X: Any, memory: int | None) -> None:
-    """Refuse a container in memory whose copy in another form takes more than half of the budget.
+    """Refuse a container in memory whose copy in another form takes over half of the budget.
 
-    Raises
-    ------
-    MemoryBudgetError
-        The message names a form that needs no copy.
+    The message names a form that needs no copy.
     """
     copied = 0 if memory is None else copied_bytes(X)
     if memory is None or copied <= memory // 2 or can_be_sliced(X):
@@ -338,18 +315,8 @@ def _copied_of_pandas(X: Any) -> int:
 def in_memory(values: Any, name: str, client: Any = None) -> Any:
     """Give labels or weights of Dask, or of another library of arrays, as an array of NumPy.
 
-    Parameters
-    ----------
-    values : any
-    name : str
-        What messages call them.
-    client : distributed.Client, optional
-        As for `client_of`; without one, Dask's current scheduler computes.
-
-    Raises
-    ------
-    DataError
-        NumPy cannot read them, or they have values under a mask.
+    Messages call them `name`. The client is as for `client_of`; without one, Dask's current
+    scheduler computes. Values under a mask are refused.
     """
     # Values are not of Dask where it has not been imported; importing it takes 4 MB.
     dask = sys.modules.get("dask")

@@ -32,14 +32,9 @@ NUMBERS_AT_ONCE = 32 << 20
 class NumberedRows(DerivedRows):
     """Rows of a matrix of kernel values with all training rows, numbered from 1 in column 0.
 
-    They are read in blocks even where they are in memory: to number them all would copy them.
-
-    Parameters
-    ----------
-    source : RowSource
-        (m, n), dense.
-    numbers : (m,) int64 or None
-        Which of the n columns each row belongs to; None for rows that none belongs to.
+    They are read in blocks even where they are in memory: to number them all would copy them. The
+    source is dense, (m, n). `numbers`, (m,), says which of the n columns each row belongs to; None
+    is for rows that none belongs to.
     """
 
     def __init__(self, source: RowSource, numbers: NDArray[np.int64] | None) -> None:
@@ -81,16 +76,8 @@ class NumberedRows(DerivedRows):
 def training_matrix(source: RowSource) -> RowSource:
     """Give the rows of a square kernel matrix their numbers, which LIBSVM's text for one has.
 
-    Parameters
-    ----------
-    source : RowSource
-        (n, n) with columns in the order that rows had in the input; or (m, n + 1), numbered in
-        column 0, which was index 0 in LIBSVM's text.
-
-    Raises
-    ------
-    DataError
-        Sparse, neither of these shapes, or not symmetric.
+    The source is (n, n) with columns in the order that rows had in the input; or (m, n + 1),
+    numbered in column 0, which was index 0 in LIBSVM's text. It must be dense and symmetric.
     """
     _refuse_sparse(source)
     if source.scaler is not None:
@@ -131,13 +118,7 @@ def support_rows(source: RowSource, rows: NDArray[np.int64]) -> sp.csr_array:
 
 
 def prediction_matrix(source: RowSource, n_training: int) -> RowSource:
-    """Bring kernel values of some rows with `n_training` training rows into the same form.
-
-    Raises
-    ------
-    DataError
-        Sparse, or with other columns.
-    """
+    """Bring kernel values of some rows with `n_training` training rows into the same form."""
     _refuse_sparse(source)
     if source.n_columns == n_training + 1:
         return source  # with a number in front, as LIBSVM's text has one
@@ -160,12 +141,7 @@ def _numbers_of(source: RowSource, rows: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def row_numbers(rows: Any, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers in column 0 of rows at `places`, (m,), each the index of one of their columns.
-
-    Raises
-    ------
-    DataError
-    """
+    """Numbers in column 0 of rows at `places`, (m,), each the index of one of their columns."""
     values = rows[places, 0] if isinstance(rows, np.ndarray) else rows[:, :1].toarray()[places, 0]
     numbers: NDArray[np.int64] = np.nan_to_num(values).astype(np.int64)
     wrong = np.flatnonzero((numbers != values) | (numbers < 1) | (numbers >= rows.shape[1]))

@@ -84,13 +84,7 @@ def is_store(place: Place) -> bool:
 def check_files(path: Path) -> None:
     """Refuse a store that contains anything other than folders and regular files.
 
-    Raises
-    ------
-    StoreError
-        If there is a link, a pipe or a device: a link may lead out of the store, and reading a
-        pipe or a device may never end.
-    OSError
-        If a folder cannot be read.
+    A link may lead out of the store, and reading a pipe or a device may never end.
     """
     folders = [path]
     while folders:
@@ -107,15 +101,7 @@ def check_files(path: Path) -> None:
 
 
 def read_attributes(place: Place) -> StoreAttributes:
-    """Read and check the attributes of the store at a place.
-
-    Raises
-    ------
-    StoreError
-        If there is no store, or it is not complete, has a newer format or cannot be reached.
-    DataCorruptionError
-        If the attributes are not those that were written.
-    """
+    """Read and check the attributes of the store at a place."""
     try:
         content = _parse(place.read(NAME, _MAX_ROOT_JSON), f"{place}/{NAME}")
     except (FileNotFoundError, NotADirectoryError):
@@ -166,13 +152,7 @@ ATTRIBUTES = {
 
 
 def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
-    """Build the attributes.
-
-    Raises
-    ------
-    ValueError, OverflowError
-        If the record makes no sense.
-    """
+    """Build the attributes; raises `ValueError` or `OverflowError` if the record makes no sense."""
     values: dict[str, Any] = {name: record.get(name) for name in ATTRIBUTES}
     check_fields("the attributes", values, ATTRIBUTES)
     for name, value in values.items():
@@ -218,20 +198,8 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
 def check_array(where: str, data: bytes | None, expected: ArraySpec, n_hashes: int) -> ArraySpec:
     """Compare the metadata of one array with the attributes; `expected` with its real chunks.
 
-    Parameters
-    ----------
-    where : str
-        What to call the array in messages.
-    data : bytes or None
-        Its metadata file, None if there is none.
-    expected : ArraySpec
-    n_hashes : int
-        Chunks that the manifest has.
-
-    Raises
-    ------
-    DataCorruptionError
-        If the array is missing or is not what the attributes say.
+    Messages call the array `where`. `data` is its metadata file, None if there is none; the
+    manifest has `n_hashes` chunks.
     """
     if data is None:
         raise DataCorruptionError(f"{where} is missing; {REMEDY}")
@@ -255,10 +223,8 @@ def check_array(where: str, data: bytes | None, expected: ArraySpec, n_hashes: i
 def _with_chunks(expected: ArraySpec, metadata: dict[str, Any]) -> ArraySpec:
     """Return `expected` with the chunks of the metadata, which must be those of such an array.
 
-    Raises
-    ------
-    LookupError, TypeError, ValueError
-        If it is not what `bigsvm.data.schema.array_metadata` makes for any chunks.
+    Raises `LookupError`, `TypeError` or `ValueError` if the metadata are not what
+    `bigsvm.data.schema.array_metadata` makes for any chunks.
     """
     sharding, n = metadata["codecs"][0]["configuration"], expected.shape[0]
     [shard, *_], [chunk, *_] = (

@@ -28,17 +28,11 @@ if TYPE_CHECKING:
 class Numbering:
     """New column numbers: the place of each column in a list.
 
-    Parameters
-    ----------
-    columns : (m,) integers
-        Ascending.
-    n_columns : int
-        Number of all columns, listed or not.
-    spread : bool
-        Whether rows may have columns that are not listed. The listed column at place p becomes
-        ``2 p + 1``; all columns between places p - 1 and p become ``2 p``. The order of columns
-        stays, and entries in columns that are not listed still count for the length of a row.
-        If False, a column that is not listed is an error.
+    `columns`, (m,), ascend; `n_columns` counts all columns, listed or not. If `spread`, rows may
+    have columns that are not listed. The listed column at place p becomes ``2 p + 1``; all columns
+    between places p - 1 and p become ``2 p``. The order of columns stays, and entries in columns
+    that are not listed still count for the length of a row. Without it, a column that is not listed
+    is an error.
     """
 
     def __init__(
@@ -62,13 +56,7 @@ class Numbering:
         return self.columns.nbytes + self._starts.nbytes
 
     def apply(self, rows: Any) -> sp.csr_array:
-        """CSR rows with new numbers; values and row pointers are shared, not copied.
-
-        Raises
-        ------
-        DataError
-            A column is not listed, or out of range.
-        """
+        """CSR rows with new numbers; values and row pointers are shared, not copied."""
         places = np.empty(len(rows.indices), np.int32)
         wrong = wide.find_columns(
             rows.indices, self.columns, self._starts, self._shift, places, int(self._spread)
@@ -93,13 +81,7 @@ class Numbering:
 class NarrowRows(DerivedRows):
     """Sparse rows with new numbers for their columns.
 
-    Parameters
-    ----------
-    source : RowSource
-        Sparse rows.
-    numbering : Numbering
-    copied_bytes : int
-        Bytes of the copied column numbers that are kept.
+    `copied_bytes` counts the copied column numbers that are kept.
     """
 
     def __init__(self, source: RowSource, numbering: Numbering, *, copied_bytes: int = 0) -> None:
@@ -143,13 +125,8 @@ class NarrowRows(DerivedRows):
 def narrowed(source: RowSource) -> tuple[RowSource, Numbering | None]:
     """Rows to train on: `source` itself, or its rows renumbered by the columns that occur.
 
-    Rows in memory are renumbered once, which copies their column numbers but not their values.
-
-    Returns
-    -------
-    RowSource
-    Numbering or None
-        None if the columns were not renumbered.
+    Rows in memory are renumbered once, which copies their column numbers but not their values. The
+    numbering is None if the columns were not renumbered.
     """
     columns = source.occurring_columns()
     if columns is None:

@@ -33,17 +33,7 @@ _PREFIX = "bigsvm-file-"
 
 
 class Objects:
-    """Writes the objects below a place.
-
-    Parameters
-    ----------
-    place : Prefix
-
-    Raises
-    ------
-    ParameterError
-        Its protocol only reads.
-    """
+    """Writes the objects below a place; a protocol that only reads is refused."""
 
     def __init__(self, place: Prefix) -> None:
         if place.protocol in _READ_ONLY:
@@ -56,13 +46,8 @@ class Objects:
     def put(self, name: str, path: Path) -> None:
         """Write an object from a file, which is not read as a whole; it may replace another.
 
-        By one request, but of S3 by several for more than 5 GiB.
-
-        Raises
-        ------
-        OSError
-            The file cannot be read.
-        StoreError
+        By one request, but of S3 by several for more than 5 GiB. Raises `OSError` if the file
+        cannot be read.
         """
         url, size = f"{self.place.url}/{name}", path.stat().st_size
         is_one_put = self.place.protocol in ("s3", "s3a") and size <= _MOST_OF_A_PUT
@@ -93,28 +78,14 @@ class Objects:
             ) from error
 
     def write(self, name: str, data: bytes) -> None:
-        """Write an object; it may replace another.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Write an object; it may replace another."""
         self._pipe(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write an object unless there is one of this name with other content.
+        """Write an object unless there is one of this name with other content; False if there is.
 
         In one step, where the storage has one (If-None-Match of S3). Servers that do not know it,
         and say so, are asked for the object first.
-
-        Returns
-        -------
-        bool
-            False if there is another one.
-
-        Raises
-        ------
-        StoreError
         """
         try:
             self._pipe(name, data, mode="create")
@@ -146,12 +117,7 @@ class Objects:
             return False
 
     def names(self) -> list[str]:
-        """Names of all objects below the place, sorted.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Names of all objects below the place, sorted."""
 
         def call(fs: Any) -> list[str]:
             below = fs._strip_protocol(self.place.url) + "/"
@@ -164,12 +130,7 @@ class Objects:
             return []
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects, several at once; those that do not exist are left out.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Delete objects, several at once; those that do not exist are left out."""
         jobs = [partial(self._delete, name) for name in names]
         if jobs:
             with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(jobs))) as threads:
@@ -187,23 +148,10 @@ class Objects:
 def file_to_write(path: str | os.PathLike[str], name: str, *, what: str) -> Iterator[Path]:
     """Give the path of this machine to write a file to, which goes to its URL after the block.
 
-    Parameters
-    ----------
-    path : path or URL
-        An object of this name is replaced.
-    name : str
-        Name of the parameter, for messages.
-    what : str
-        What the file holds, for messages.
-
-    Raises
-    ------
-    ParameterError
-        The URL is none that can be written.
-    OSError
-        There is no room for a temporary file.
-    StoreError
-        The storage cannot be reached or refuses. The file is kept on this machine, and named.
+    An object of this name is replaced. `name` is that of the parameter and `what` the content of
+    the file, for messages. Raises `OSError` if there is no room for a temporary file. If the
+    storage cannot be reached or refuses, the file is kept on this machine, and the `StoreError`
+    names it.
     """
     if not (isinstance(path, str) and is_url(path)):
         yield local_path(path, name)
@@ -224,20 +172,8 @@ def file_to_write(path: str | os.PathLike[str], name: str, *, what: str) -> Iter
 def file_to_read(path: str | os.PathLike[str], name: str) -> Iterator[Path]:
     """Give the path of a file on this machine, or of a temporary copy of the object at a URL.
 
-    Parameters
-    ----------
-    path : path or URL
-    name : str
-        Name of the parameter, for messages.
-
-    Raises
-    ------
-    ParameterError
-        The URL is none that can be read.
-    OSError
-        There is no such object, or no room for a copy.
-    StoreError
-        The storage cannot be reached or refuses.
+    `name` is that of the parameter, for messages. Raises `OSError` if there is no such object or no
+    room for a copy, and `StoreError` if the storage cannot be reached or refuses.
     """
     if not (isinstance(path, str) and is_url(path)):
         yield local_path(path, name)
@@ -251,12 +187,7 @@ def file_to_read(path: str | os.PathLike[str], name: str) -> Iterator[Path]:
 def download(place: Place, name: str, path: Path) -> None:
     """Copy an object to a new file, in parts.
 
-    Raises
-    ------
-    OSError
-        There is no such object, or no room.
-    StoreError
-        The storage cannot be reached or refuses.
+    Raises `OSError` if there is no such object, or no room for it.
     """
     with path.open("xb") as file:
         while True:
@@ -272,15 +203,7 @@ def download(place: Place, name: str, path: Path) -> None:
 
 
 def start_of_object(url: str, name: str, size: int) -> bytes:
-    """First bytes of the object that is to be replaced; empty if there is none.
-
-    Raises
-    ------
-    ParameterError
-        The URL is none that can be written.
-    StoreError
-        The storage cannot be reached or refuses.
-    """
+    """First bytes of the object that is to be replaced; empty if there is none."""
     objects, key = _object_of(url, name)
     try:
         return objects.place.part(key, 0, size)

@@ -25,10 +25,7 @@ _FROM_THE_END = frozenset({"s3", "s3a", "gs", "gcs", "http", "https", "memory"})
 class Place(ABC):
     """A folder, or the objects under a URL. ``place / name`` is below it; `str` names it.
 
-    Attributes
-    ----------
-    is_far : bool
-        Whether reading takes a request to another machine.
+    `is_far` tells whether reading takes a request to another machine.
     """
 
     is_far: bool
@@ -42,19 +39,8 @@ class Place(ABC):
     ) -> Place:
         """Find the place that a path or a URL names; nothing is read.
 
-        Parameters
-        ----------
-        where : path or URL
-        storage_options : mapping, optional
-            Arguments of the file system of fsspec; only for URLs.
-        name : str
-            Name of the parameter, for messages.
-
-        Raises
-        ------
-        ParameterError
-            The protocol is unknown, the URL has credentials or a query in it, its driver is not
-            installed, or options were given with a path.
+        The storage options are arguments of the file system of fsspec, only for URLs. `name` is
+        that of the parameter, for messages. A URL with credentials or a query in it is refused.
         """
         if isinstance(where, str) and is_url(where):
             return Prefix(where, storage_options or {}, name=name)
@@ -80,14 +66,9 @@ class Place(ABC):
     def read(self, name: str, limit: int) -> bytes:
         """Read a file below this place.
 
-        Raises
-        ------
-        FileNotFoundError, NotADirectoryError
-            It does not exist.
-        OSError
-            The system does not let it be read.
-        StoreError
-            It is larger than `limit` bytes, or cannot be reached.
+        Raises `FileNotFoundError` or `NotADirectoryError` if it does not exist, another `OSError`
+        if the system does not let it be read, and `StoreError` if it is larger than `limit` bytes
+        or cannot be reached.
         """
 
     @abstractmethod
@@ -116,13 +97,7 @@ class Place(ABC):
 
 
 class Folder(Place):
-    """A folder of this machine.
-
-    Attributes
-    ----------
-    path : Path
-        Absolute.
-    """
+    """A folder of this machine, by its absolute path."""
 
     is_far = False
 
@@ -181,16 +156,8 @@ class Prefix(Place):
     """The objects whose URLs begin with that of this place.
 
     Pickled without the storage options that may hold secrets: another process has credentials of
-    its own, from its environment.
-
-    Attributes
-    ----------
-    url : str
-        Without a slash at its end.
-    protocol : str
-        What is before ``://``, in small letters.
-    storage : Storage
-        Answers requests for these objects.
+    its own, from its environment. `url` has no slash at its end; `protocol` is what is before
+    ``://``, in small letters; `storage` answers requests for these objects.
     """
 
     is_far = True
@@ -313,11 +280,6 @@ def lies_below(place: Place, other: Place) -> bool:
 
 
 def _check_size(place: Place, size: int, limit: int) -> None:
-    """Refuse a file that is larger than any of a store.
-
-    Raises
-    ------
-    StoreError
-    """
+    """Refuse a file that is larger than any of a store."""
     if size > limit:
         raise StoreError(f"{place}: larger than {limit} bytes, which no store needs; {REMEDY}")

@@ -18,16 +18,10 @@ if TYPE_CHECKING:
 class RemoteBlocks:
     """Blocks of the rows of a source, and how workers make rows of them.
 
-    Attributes
-    ----------
-    edges : (n_blocks + 1,) int64
-        First row of each block, ascending, then the number of rows.
-    future : callable
-        Given the first row of a block, returns Dask's future of it.
-    convert : callable
-        Given the block and its first and last row + 1, returns rows; workers call it.
-    holders : callable
-        Returns addresses of workers by the first row of the blocks that they have.
+    `edges` has the first row of each block, ascending, then the number of rows. `future` gives
+    Dask's future of the block that begins with a row. `convert` takes the block and its first and
+    last row + 1 and gives rows; workers call it. `holders` gives addresses of workers by the first
+    row of the blocks that they have.
     """
 
     edges: I8

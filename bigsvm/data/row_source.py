@@ -37,9 +37,6 @@ class RowSource(ABC):
 
     Attributes
     ----------
-    n_rows, n_columns : int
-    dtype : numpy.dtype
-        float32 or float64.
     is_sparse : bool
         Whether `read` and `take` give `scipy.sparse.csr_array` instead of arrays.
     is_shuffled : bool
@@ -52,8 +49,6 @@ class RowSource(ABC):
         Index that column 0 had in LIBSVM text, 0 or 1; None where the rows are of other origin.
     feature_names : tuple of str or None
         Names of the columns; None if they have none.
-    scaler : Scaler or None
-        Scaler that was applied to the rows, if it is known.
     copied_bytes : int
         Bytes of rows in memory that the caller does not hold.
     share_drawn : float
@@ -191,14 +186,9 @@ class RowSource(ABC):
     ) -> Iterator[RowBlock]:
         """Yield contiguous blocks covering ``start … stop - 1``, the next one read ahead.
 
-        Parameters
-        ----------
-        max_bytes : int
-            Bytes for the two blocks that exist at once, as `read` gives them. It counts as no less
-            than two times `row_alignment` mean rows, which callers project; a block of a store may
-            take a quarter more than its half, or be one row.
-        start, stop : int
-            First row, and one past the last.
+        `max_bytes` are for the two blocks that exist at once, as `read` gives them. It counts as no
+        less than two times `row_alignment` mean rows, which callers project; a block of a store may
+        take a quarter more than its half, or be one row.
         """
         return self.read_ahead(self._spans(max_bytes, start, stop))
 
@@ -207,12 +197,7 @@ class RowSource(ABC):
     ) -> Iterator[tuple[RowBlock, NDArray[np.int64]]]:
         """Yield the blocks that hold some of the given rows, each with the rows found in it.
 
-        Parameters
-        ----------
-        indices : (m,) int64
-            Ascending, repeats allowed.
-        max_bytes : int
-            As for `blocks`.
+        The indices ascend; repeats are allowed. `max_bytes` is as for `blocks`.
         """
         spans = self.spans(max_bytes)
         edges = np.array([0, *(stop for _, stop in spans)])
@@ -253,20 +238,9 @@ class RowSource(ABC):
     ) -> NDArray[np.int64]:
         """Choose random rows that cost little to read; another seed chooses other rows.
 
-        All rows have the same probability. If the order of the rows is random and the source is
-        not in memory, the result is a contiguous run of rows; otherwise rows from anywhere.
-
-        Parameters
-        ----------
-        count : int
-            Largest number of rows.
-        seed : int
-        candidates : (m,) int64, optional
-            The rows to choose among, ascending.
-
-        Returns
-        -------
-        (min(count, m),) int64, ascending
+        All rows have the same probability. If the order of the rows is random and the source is not
+        in memory, the result is a contiguous run of rows; otherwise rows from anywhere. They
+        ascend, and are at most `count` of the candidates, which ascend too.
         """
         m = self.n_rows if candidates is None else len(candidates)
         rng = np.random.default_rng(seed)
@@ -308,12 +282,7 @@ class RowSource(ABC):
 
 
 class DerivedRows(RowSource):
-    """Rows made from those of another source; what a subclass does not define is the source's.
-
-    Parameters
-    ----------
-    source : RowSource
-    """
+    """Rows made from those of another source; what a subclass does not define is the source's."""
 
     def __init__(self, source: RowSource) -> None:
         self._source = source

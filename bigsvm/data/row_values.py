@@ -49,12 +49,7 @@ class RowValues:
 
 
 def check_order(order: str, name: str = "order") -> None:
-    """Refuse a word that is no order.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse a word that is no order."""
     if order not in get_args(Order):
         raise ParameterError(f"{name} is {order!r}; it must be 'input' or 'store'")
 
@@ -92,12 +87,7 @@ def to_input_order(values: NDArray[Any], original_rows: NDArray[np.int64]) -> ND
 
 
 def check_y_order(y_order: Order, given: Iterable[Any], *, beside_store: bool) -> None:
-    """Refuse an order of labels and weights that would be ignored.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse an order of labels and weights that would be ignored."""
     check_order(y_order, "y_order")
     if not beside_store:
         raise ParameterError(
@@ -122,25 +112,9 @@ def in_order_of(
 ) -> NDArray[Any]:
     """Convert values for the rows of a store to an array.
 
-    Parameters
-    ----------
-    attributes : StoreAttributes
-        Attributes of the store.
-    values : RowValues, or where the store is not shuffled (n_rows,) array
-    name : str
-        Name of the argument, for messages.
-    order : {"input", "store"}, optional
-        Order of values that are no `RowValues`.
-    original_rows : callable, optional
-        Reads the input number of each row; needed for an order.
-    instead : str
-        What the message advises.
-
-    Raises
-    ------
-    DataError
-        The store is shuffled and the order of the values is unknown, or the values have the order
-        of another store.
+    Values that are no `RowValues` have the order `order`; `original_rows`, needed for it, reads the
+    input number of each row. Values of unknown order beside a shuffled store are refused, and so
+    are those in the order of another store. Messages call the values `name` and advise `instead`.
     """
     if not isinstance(values, RowValues):
         refuse_masked(values, name)

@@ -59,13 +59,7 @@ def make_csr(
 
 
 def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that values of `dtype` are kept in: float32 if it holds all of them.
-
-    Raises
-    ------
-    DataError
-        If they are not real numbers.
-    """
+    """Return the type that values of `dtype` are kept in: float32 if it holds all of them."""
     if dtype.kind not in "buif":
         raise DataError(f"X has type {dtype}; it must hold real numbers")
     if dtype == np.float32:
@@ -84,10 +78,6 @@ def refuse_masked(values: object, name: str) -> None:
     """Refuse arrays of NumPy with values under a mask, which would be used as data.
 
     `values` is an array, or a list of them.
-
-    Raises
-    ------
-    DataError
     """
     for part in values if isinstance(values, list | tuple) else (values,):
         if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
@@ -117,19 +107,7 @@ def place_not_finite(rows: Rows) -> tuple[int, int] | None:
 
 
 def check_finite(rows: Rows, first_row: int) -> None:
-    """Refuse NaN and infinity.
-
-    Parameters
-    ----------
-    rows : (m, d)
-    first_row : int
-        Number of the first of them, for the message.
-
-    Raises
-    ------
-    DataError
-        Naming row and column, both from 0.
-    """
+    """Refuse NaN and infinity; the message counts rows from `first_row`."""
     block: Any = rows
     place = place_not_finite(rows)
     if place is None:
@@ -173,23 +151,13 @@ def bytes_of(rows: Any) -> int:
 
 
 def check_shape(n_rows: int, n_columns: int) -> None:
-    """Refuse a table without rows or columns.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a table without rows or columns."""
     if n_rows < 1 or n_columns < 1:
         raise DataError(f"X has shape ({n_rows}, {n_columns}); it must have rows and columns")
 
 
 def check_indices(indices: NDArray[np.int64], n_rows: int) -> None:
-    """Refuse row numbers out of range.
-
-    Raises
-    ------
-    IndexError
-    """
+    """Refuse row numbers out of range."""
     if len(indices) and (np.min(indices) < 0 or np.max(indices) >= n_rows):
         raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {n_rows}")
 

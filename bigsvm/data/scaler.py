@@ -48,11 +48,6 @@ class Scaler:
         Columns of `offset` and `factor`, ascending; all others have factor 0. None for all columns.
     width : int or None
         Number of all columns, with `columns` only.
-
-    Raises
-    ------
-    DataError
-        Another method, or arrays that are not such.
     """
 
     method: str
@@ -146,17 +141,10 @@ class Scaler:
         return factors
 
     def apply(self, rows: Rows) -> Rows:
-        """Scale rows, in float64.
+        """Scale rows (m, d), in float64; they come back in their type.
 
-        Parameters
-        ----------
-        rows : (m, d)
-
-        Returns
-        -------
-        (m, d)
-            In the type of `rows`, infinite where that cannot hold a value. Sparse rows stay sparse,
-            entry by entry, if no column is moved; else they become dense.
+        A value that the type cannot hold becomes infinite. Sparse rows stay sparse, entry by entry,
+        if no column is moved; else they become dense.
         """
         values: Any = rows
         with np.errstate(over="ignore", invalid="ignore"):
@@ -185,22 +173,10 @@ def choose_scaler(
 ) -> Scaler:
     """Choose the scaler of some rows from their statistics.
 
-    "minmax" maps each column's minimum and maximum to `lower` and `upper`, "standard" its mean to 0
-    and its variance to 1, "maxabs" its largest absolute value to 1 and 0 to 0.
-
-    Parameters
-    ----------
-    statistics : Statistics
-    method : {"minmax", "standard", "maxabs"}
-    lower, upper : float, optional
-        Limits of "minmax", by default -1 and 1; other methods have none.
-
-    Raises
-    ------
-    ParameterError
-        Another method, or limits that are none.
-    DataError
-        A column's values are too near each other or too far apart for float64; names the column.
+    "minmax" maps each column's minimum and maximum to `lower` and `upper`, by default -1 and 1;
+    "standard" its mean to 0 and its variance to 1; "maxabs" its largest absolute value to 1 and 0
+    to 0. A column whose values are too near each other or too far apart for float64 is refused by
+    name.
     """
     if method not in METHODS:
         raise ParameterError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")

@@ -94,18 +94,9 @@ SAMPLE, FEATURE, ENTRY = "sample", "feature", "entry"
 class ArraySpec(NamedTuple):
     """One array of a store: its shape, its type, its chunks, and the values it may hold.
 
-    Attributes
-    ----------
-    shape : tuple of int
-    dtype : numpy.dtype
-    chunk_rows : int
-        Rows of a chunk; the last chunk may extend beyond the end of the array.
-    least, largest : float or None
-        Range of the values, limits included; None if any value is allowed.
-    dimensions : tuple of str or None
-        What its axes are, for xarray.
-    chunks_per_shard : int
-        Known once the array has been written.
+    The last of the chunks of `chunk_rows` may extend beyond the end of the array. The range of the
+    values includes `least` and `largest`; None is for any value. `dimensions` are what the axes
+    are, for xarray. `chunks_per_shard` is known once the array has been written.
     """
 
     shape: tuple[int, ...]
@@ -143,16 +134,14 @@ class StoreAttributes:
 
     Attributes
     ----------
-    format_version : int
-    n_rows, n_columns, n_nonzero : int
-        `n_nonzero` counts the stored entries of CSR, the nonzero values of a dense X.
+    n_nonzero : int
+        Counts the stored entries of CSR, the nonzero values of a dense X.
     dtype : str
         "float32" or "float64".
     layout : str
         "dense" or "csr".
     shuffled : bool
         Whether the rows are in random order, drawn with `seed`.
-    seed : int or None
     label_counts : tuple of (label, count) or None
         Sorted by label; None where there are more than 1000 labels.
     mean, variance : float

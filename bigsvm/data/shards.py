@@ -38,14 +38,9 @@ _HEAD_BYTES = 18
 
 
 class _Index(NamedTuple):
-    """The index of a shard: its bytes, the offset and size of each chunk, where the last one ends.
+    """The index of a shard: its bytes with their checksum, and where the last chunk ends.
 
-    Attributes
-    ----------
-    data : bytes
-        With their checksum.
-    entries : (n, 2) uint64
-    end : int
+    `entries`, (n, 2), has the offset and size of each chunk.
     """
 
     data: bytes
@@ -57,14 +52,8 @@ class Claims:
     """What the shards of one array say of themselves, checked before Zarr decodes a chunk.
 
     Zarr decodes a chunk to any size that its bytes say. The index of a shard is kept once it has
-    been read, 16 bytes a chunk. May be used from several threads.
-
-    Parameters
-    ----------
-    place : Place
-        Place of the array.
-    spec : ArraySpec
-        Spec from the metadata of the array.
+    been read, 16 bytes a chunk. May be used from several threads. The spec is that from the
+    metadata of the array.
     """
 
     def __init__(self, place: Place, spec: ArraySpec) -> None:
@@ -79,12 +68,8 @@ class Claims:
     def check(self, first: int, stop: int) -> None:
         """Check chunks ``first … stop - 1`` of a local array.
 
-        Raises
-        ------
-        OSError
-            A file cannot be opened or read, or is no regular file.
-        ValueError
-            A file does not hold its chunks, or a chunk does not have the size in the metadata.
+        Raises `OSError` if a file cannot be read or is no regular file, and `ValueError` if it does
+        not hold its chunks or a chunk does not have the size in the metadata.
         """
         per_shard = self._spec.chunks_per_shard
         for shard in range(first // per_shard, -(-stop // per_shard)):
@@ -168,14 +153,7 @@ class Claims:
 class StoredChunks:
     """The chunks of one array, decoded by Zarr once `Claims` of them are checked.
 
-    May be used from several threads.
-
-    Parameters
-    ----------
-    place : Place
-        Place of the array.
-    spec : ArraySpec
-        Spec from the metadata of the array.
+    May be used from several threads. The spec is that from the metadata of the array.
     """
 
     def __init__(self, place: Place, spec: ArraySpec) -> None:
@@ -207,22 +185,11 @@ class StoredChunks:
         return self._opened
 
     def decode(self, first: int, stop: int, out: NDArray[Any]) -> None:
-        """Decode chunks ``first … stop - 1``.
+        """Decode chunks ``first … stop - 1`` into `out`, which is filled with their rows.
 
-        Parameters
-        ----------
-        first, stop : int
-        out : (m, ...) array
-            Filled with the rows of these chunks.
-
-        Raises
-        ------
-        OSError
-            A file cannot be opened or read, or is no regular file.
-        StoreError
-            A file cannot be reached.
-        ValueError
-            A file does not hold its chunks, or a chunk is not what the metadata say.
+        Raises `OSError` if a file cannot be read or is no regular file, `StoreError` if it cannot
+        be reached, and `ValueError` if it does not hold its chunks or a chunk is not what the
+        metadata say.
         """
         from bigsvm.data.zarr_arrays import read_rows
 
@@ -263,14 +230,7 @@ def encode_chunk(values: NDArray[Any]) -> bytes:
 class ShardWriter:
     """Append the chunks of an array to its shards, in their order.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the array.
-    spec : ArraySpec
-        With `chunks_per_shard`.
-    finished : callable
-        Given the path of each shard that is complete.
+    `finished` is given the path of each shard that is complete.
     """
 
     def __init__(self, folder: Path, spec: ArraySpec, finished: Callable[[Path], None]) -> None:
@@ -281,12 +241,7 @@ class ShardWriter:
         self._sizes: list[int] = []
 
     def append(self, stored: bytes) -> None:
-        """Append a compressed chunk.
-
-        Raises
-        ------
-        OSError
-        """
+        """Append a compressed chunk."""
         path = self._path()
         if not self._sizes:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -298,12 +253,7 @@ class ShardWriter:
             self.finish()
 
     def finish(self) -> None:
-        """Complete the last shard.
-
-        Raises
-        ------
-        OSError
-        """
+        """Complete the last shard."""
         import google_crc32c
 
         if not self._sizes:

@@ -46,17 +46,7 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def shuffle_keys(seed: int, row: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Key of each row; rows in ascending order of their keys are in random order.
 
-    Parameters
-    ----------
-    seed : int
-        0 ≤ seed < 2**64.
-    row : (m,) int64
-        Numbers of the rows in the input.
-
-    Returns
-    -------
-    keys : (m,) uint64
-        Different for different rows.
+    Rows are given by their numbers in the input, (m,). Different rows have different keys.
     """
     start = _mix(np.array([seed], np.uint64) + _GOLDEN)
     return _mix(start + row.astype(np.uint64) * _GOLDEN)
@@ -129,12 +119,7 @@ def _eights(head: Words, i: int) -> NDArray[np.float64]:
 def bits_for(n_bytes: int, memory: int) -> int:
     """Files to scatter rows over, as a power of two; those that are too large are split.
 
-    Parameters
-    ----------
-    n_bytes : int
-        Size of the rows, or a guess.
-    memory : int
-        Bytes that a conversion may take.
+    `n_bytes` is the size of the rows, or a guess; `memory` is what a conversion may take.
     """
     wanted = max(6 * n_bytes // memory, n_bytes // _FILE_BYTES)
     return min(wanted.bit_length(), MAX_FILES.bit_length() - 1)
@@ -173,22 +158,10 @@ class _Bucket:
 class Spool:
     """Rows on disk, given back in order: shuffled, or as they came; a context manager.
 
-    Parameters
-    ----------
-    folder : Path
-        New directory for the files.
-    seed : int or None
-        None keeps the order.
-    bits : int
-        The rows are scattered over ``2**bits`` files.
-    memory_bytes : int
-        Files are split further until one of them, loaded and sorted, takes no more than this; three
-        times its size.
-
-    Attributes
-    ----------
-    n_rows, n_entries : int
-        Rows and entries (values, where they are dense) so far.
+    Without a seed they keep the order. The rows are scattered over ``2**bits`` files in `folder`, a
+    new directory. Files are split further until one of them, loaded and sorted, fits in
+    `memory_bytes`; this takes three times its size. `n_rows` and `n_entries` count rows and entries
+    (values, where they are dense) so far.
     """
 
     def __init__(self, folder: Path, *, seed: int | None, bits: int, memory_bytes: int) -> None:
@@ -223,13 +196,8 @@ class Spool:
     def batches(self, n_columns: int, first_column: int, *, step: int) -> Iterator[RowBatch]:
         """Give the rows back, and remove the files on the way.
 
-        Parameters
-        ----------
-        n_columns : int
-        first_column : int
-            Index, as it was appended, of the column that is to be column 0.
-        step : int
-            A batch ends at each multiple of this number of rows, or before.
+        `first_column` is the index, as it was appended, of the column that is to be column 0. A
+        batch ends at each multiple of `step` rows, or before.
         """
         n_given = 0
         for bucket in self._scatter.close():

@@ -110,15 +110,8 @@ _FEWEST_VALUES = 3
 def table_format(line: bytes, following: bytes) -> str | None:
     """Name the table format of a line without entries, and the remedy.
 
-    Parameters
-    ----------
-    line, following : bytes
-        A line that is not LIBSVM text, and the one after it.
-
-    Returns
-    -------
-    str or None
-        None if the line has entries, ``index:value``, or looks like a typo.
+    The lines are one that is not LIBSVM text, and the one after it. Returns None if the line has
+    entries, ``index:value``, or looks like a typo.
     """
     line = line.split(b"#", 1)[0].strip()
     words = line.split()

@@ -44,10 +44,7 @@ if TYPE_CHECKING:
 def as_store(X: Any) -> Store | StorePart | None:
     """Store that `X` is or refers to, or chosen rows of one; None if `X` is another container.
 
-    Raises
-    ------
-    StoreError
-        `X` is a path, but not of a store.
+    A path that is not one of a store is refused.
     """
     if isinstance(X, Store | StorePart):
         return X
@@ -67,12 +64,12 @@ def as_row_source(
 ) -> RowSource:
     """Rows of any container that a user may give.
 
+    X is a `RowSource`, a `Store`, a `StorePart`, the path of a store, or a container: an array or a
+    scipy.sparse matrix; a data frame of pandas, Polars, Arrow or Dask; an array of Dask, Zarr or
+    h5py; a group of Zarr or h5py that is CSR in anndata's encoding; an AnnData.
+
     Parameters
     ----------
-    X : RowSource, Store, StorePart, path of a store, or container
-        A container is an array or a scipy.sparse matrix; a data frame of pandas, Polars, Arrow or
-        Dask; an array of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's
-        encoding; an AnnData.
     memory : int, optional
         Bytes that a run may take. Containers that are not used as one array are read in blocks
         that fit; if no block fits, the container is refused.
@@ -82,15 +79,6 @@ def as_row_source(
         Whether to take Zarr arrays that lack chunks.
     client : distributed.Client, optional
         Computes blocks of Dask arrays and data frames; see `DaskRows`.
-
-    Raises
-    ------
-    DataError
-        If X is not a table of real numbers, or lacks chunks.
-    MemoryBudgetError
-        If X cannot be read in `memory`.
-    StoreError
-        If X is a path, but not of a store.
     """
     if isinstance(X, RowSource):
         return X
@@ -142,20 +130,8 @@ def _of_dask(
 def dask_array(X: Any, *, memory: int | None = None, allow_missing: bool = False) -> da.Array:
     """Give the rows of a Dask array or data frame as an array with one chunk along the columns.
 
-    Parameters
-    ----------
-    X : dask.array.Array or dask.dataframe.DataFrame, (n_rows, n_columns)
-    memory : int, optional
-        Bytes that a block and its copies may take, if the size of blocks is known.
-    allow_missing : bool
-        Whether to take an array whose graph reads Zarr arrays that lack chunks.
-
-    Raises
-    ------
-    DataError
-        X is not two-dimensional or lacks chunks.
-    MemoryBudgetError
-        Its blocks are too large.
+    A block and its copies may take `memory`, if the size of blocks is known. `allow_missing` takes
+    an array whose graph reads Zarr arrays that lack chunks.
     """
     array = X
     if is_dask_frame(X):

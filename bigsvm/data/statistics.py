@@ -103,17 +103,10 @@ def statistics_of(
     dtype: np.dtype[Any] | type = np.float64,
     most_bytes: float = float("inf"),
 ) -> ColumnStatistics | ListedStatistics:
-    """Start to take the statistics of rows.
+    """Start to take the statistics of rows, which come as CSR if `sparse`.
 
-    Parameters
-    ----------
-    n_columns : int
-    sparse : bool
-        Whether rows come as CSR.
-    dtype : numpy.dtype
-        Type of the rows; float64 holds every row type.
-    most_bytes : float
-        Most bytes that the statistics may take; the limit only applies to sparse rows.
+    The type is that of the rows; float64 holds every row type. The statistics may take
+    `most_bytes`; the limit only applies to sparse rows.
     """
     if not may_be_listed(n_columns, sparse=sparse):
         return ColumnStatistics(n_columns)
@@ -135,13 +128,7 @@ class Moments(NamedTuple):
 
 
 def moments_of(rows: Rows) -> Iterator[Moments]:
-    """Yield the moments of rows, (m, n_columns): of parts that stay in the cache if dense.
-
-    Raises
-    ------
-    DataError
-        CSR rows have a column that is out of range.
-    """
+    """Yield the moments of rows, (m, n_columns): of parts that stay in the cache if dense."""
     if is_sparse(rows):
         if rows.shape[0]:
             yield _moments_of_csr(rows)
@@ -177,10 +164,6 @@ class ColumnStatistics:
     delta = m_b - m_a, both together have (Chan, Golub, LeVeque 1983)::
 
         m = m_a + delta n_b / n,    M = M_a + M_b + delta**2 n_a n_b / n
-
-    Parameters
-    ----------
-    n_columns : int
     """
 
     def __init__(self, n_columns: int) -> None:
@@ -216,13 +199,7 @@ class ColumnStatistics:
 class ListedStatistics:
     """Statistics of the sparse rows added so far, of the columns that occur.
 
-    Parameters
-    ----------
-    n_columns : int
-    dtype : numpy.dtype
-        Type of the rows, float32 or float64.
-    most_bytes : float
-        Most bytes that the statistics may take.
+    The statistics may take `most_bytes`.
     """
 
     _SMALLEST = 1 << 10
@@ -316,14 +293,8 @@ def far_columns(
     ``mean² ≤ share filled · mean square``, three of four rows have an entry there, and few are
     filled in.
 
-    Parameters
-    ----------
-    mean : (m,) float64
-        Mean of each column, or of the listed columns.
-    total_variance : float
-        Variance of all entries together.
-    n_columns : int
-        Number of all columns, listed or not.
+    `mean`, (m,), is of all or of the listed columns; `n_columns` counts them all. `total_variance`
+    is that of all entries together.
     """
     squares = mean**2
     total_mean = mean.sum() / n_columns

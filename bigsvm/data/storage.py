@@ -138,17 +138,10 @@ _HARMLESS = frozenset({
 
 
 class Storage:
-    """What is behind the URLs of a protocol; opened once for each process.
+    """What is behind the URLs of a protocol, one of DRIVERS; opened once for each process.
 
     Pickled without the options that may hold secrets: another process has credentials of its own,
-    from its environment.
-
-    Parameters
-    ----------
-    protocol : str
-        One of DRIVERS.
-    options : mapping
-        Arguments of the file system of fsspec.
+    from its environment. The options are arguments of the file system of fsspec.
     """
 
     def __init__(self, protocol: str, options: Mapping[str, Any]) -> None:
@@ -187,21 +180,9 @@ class Storage:
     def tried(self, url: str, call: Callable[[Any], T], *, n_bytes: int = 0) -> T:
         """Return what `call` gives for the file system; tried again with growing pauses.
 
-        Parameters
-        ----------
-        url : str
-            URL of the object, for messages.
-        call : callable
-            Given the file system of fsspec; uses `answer`.
-        n_bytes : int
-            Size of what is sent.
-
-        Raises
-        ------
-        FileNotFoundError, FileExistsError
-            As the storage has answered.
-        StoreError
-            Access is refused, or it cannot be reached.
+        `call` is given the file system of fsspec, and uses `answer`. Messages name `url`; `n_bytes`
+        is the size of what is sent. A `FileNotFoundError` or `FileExistsError` is what the storage
+        has answered.
         """
         timeout = store_timeout()
         end, pause = time.monotonic() + timeout + n_bytes / _SLOWEST, _FIRST_PAUSE
@@ -232,12 +213,8 @@ class Storage:
     def _confirm_absence(self, fs: Any, url: str, error: FileNotFoundError) -> None:
         """Have the storage list the names beside one that it has not found.
 
-        Raises
-        ------
-        StoreError
-            The bucket does not exist.
-        ConnectionError
-            It lists the name.
+        A `StoreError` says that the bucket does not exist, a `ConnectionError` that the name is
+        listed.
         """
         if code_of(error) == "NoSuchBucket":
             bucket = url.partition("://")[2].partition("/")[0]
@@ -263,13 +240,7 @@ class Storage:
 
 
 def store_timeout() -> float:
-    """Seconds for which an object that cannot be reached is tried again.
-
-    Raises
-    ------
-    ParameterError
-        The environment variable is not a number of seconds.
-    """
+    """Seconds for which an object that cannot be reached is tried again."""
     text = os.environ.get(TIMEOUT_VARIABLE)
     if not text:
         return _TIMEOUT

@@ -183,21 +183,8 @@ class Store:
     ) -> NDArray[Any]:
         """Convert values for the rows of this store to an array in their order.
 
-        Parameters
-        ----------
-        values : RowValues, or (n_rows,) array
-        name : str
-            Name of the argument, for messages.
-        order : {"input", "store"} or None
-            Order of values that are no `RowValues`; None is refused for a shuffled store, unless
-            they are the store's own.
-        instead : str
-            What the message advises.
-
-        Raises
-        ------
-        DataError
-            The order is unknown, or that of another store.
+        `order` is that of values that are no `RowValues`; None is refused for a shuffled store,
+        unless they are the store's own. Messages call the values `name` and advise `instead`.
         """
         if order is None and self.attributes.shuffled and is_own(self, values, name):
             return np.asarray(values)

@@ -23,19 +23,8 @@ def open_arrays(
 ) -> tuple[StoreAttributes, dict[str, VerifiedArray]]:
     """Read and check the attributes of a store and the metadata of its arrays.
 
-    If a process was killed while it replaced the store, the store gets its name back first.
-
-    Parameters
-    ----------
-    place : Place
-    fingerprint : str, optional
-        That of a store which is opened again.
-
-    Raises
-    ------
-    StoreError
-        Also if the store has another fingerprint.
-    UnreachableError, DataCorruptionError
+    If a process was killed while it replaced the store, the store gets its name back first. With a
+    fingerprint, that of a store which is opened again, a store with another one is refused.
     """
     if isinstance(place, Folder):
         put_back(place.path)

@@ -90,22 +90,11 @@ class StorePart:
     def beside(
         self, values: Any, name: str, order: Order | None, *, instead: str = OR_LEAVE_OUT
     ) -> NDArray[Any]:
-        """Convert values for these rows to an array.
+        """Convert values for these rows, or `RowValues` for all rows of the store, to an array.
 
-        Parameters
-        ----------
-        values : (m,) array, or RowValues for all rows of the store
-        name : {"y", "sample_weight"}
-        order : {"store"} or None
-            Whether the values are known to have the order of these rows.
-        instead : str
-            What the message advises.
-
-        Raises
-        ------
-        DataError
-            The store is shuffled, and the values are not its own, so that they may have the order
-            of its input.
+        `order` is "store" if the values are known to have the order of these rows. Else values for
+        a shuffled store that are not its own are refused: they may have the order of its input.
+        Messages call the values `name` and advise `instead`.
         """
         if isinstance(values, RowValues):
             return in_order_of(self.store.attributes, values, name)[self.chosen]
@@ -154,12 +143,7 @@ class PartRows(ChosenRows):
 def is_own(rows: _HasLabels, values: Any, name: str) -> bool:
     """Whether values are the labels or weights that a store has for some of its rows.
 
-    Parameters
-    ----------
-    rows : Store or StorePart
-    values : array or RowValues
-    name : str
-        "y", "sample_weight", or something else, which a store does not have.
+    `name` is "y", "sample_weight", or something else, which a store does not have.
     """
     own: Any = None
     if not isinstance(values, RowValues):
@@ -170,15 +154,8 @@ def is_own(rows: _HasLabels, values: Any, name: str) -> bool:
 def row_numbers(key: Any, n_rows: int) -> NDArray[np.int64]:
     """Numbers of the rows that an index chooses, (m,) int64.
 
-    Parameters
-    ----------
-    key : slice, list or array of numbers or of booleans; or a tuple of one and an ellipsis
-    n_rows : int
-
-    Raises
-    ------
-    DataError
-        It chooses columns or a single row, or rows that do not exist.
+    The key is a slice, a list or an array of numbers or of booleans; or a tuple of one and an
+    ellipsis. Columns, a single row and rows that do not exist are refused.
     """
     if isinstance(key, tuple) and len(key) == 2 and key[1] in (Ellipsis, slice(None)):
         key = key[0]
@@ -197,12 +174,7 @@ def row_numbers(key: Any, n_rows: int) -> NDArray[np.int64]:
 
 
 def refuse_array(store: _Store) -> NoReturn:
-    """Refuse to read all rows of a store into an array.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse to read all rows of a store into an array."""
     raise DataError(
         f"{store} is not read into memory as an array; give the store to an estimator of bigsvm, "
         "or use store.rows.as_dask()"

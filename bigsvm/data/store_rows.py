@@ -81,13 +81,7 @@ class StoreRows(RowSource):
 
     @property
     def scaler(self) -> Scaler | None:
-        """Scaler that was applied to the rows; read each time, 16 to 20 bytes a column.
-
-        Raises
-        ------
-        DataCorruptionError
-            If it is not what was written, or nothing that can have been.
-        """
+        """Scaler that was applied to the rows; read each time, 16 to 20 bytes a column."""
         if self._attributes.scaler is None:
             return None
         offset, factor = (self._whole(f"scaler/{name}") for name in SCALER)
@@ -100,13 +94,7 @@ class StoreRows(RowSource):
             raise DataCorruptionError(f"{self._place}: {error}; {REMEDY}") from error
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur, None if all are kept; read each time, 4 bytes a column.
-
-        Raises
-        ------
-        DataCorruptionError
-            If they are not what was written, or do not ascend.
-        """
+        """Columns that occur, None if all are kept; read each time, 4 bytes a column."""
         if self._attributes.listed_columns is None:
             return None
         columns = self._whole(f"statistics/{COLUMN}")
@@ -117,13 +105,7 @@ class StoreRows(RowSource):
         return columns
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``.
-
-        Raises
-        ------
-        DataCorruptionError
-            If a chunk is not the one that was written, or holds values out of range.
-        """
+        """Rows ``start … stop - 1``; refuses other chunks than were written."""
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
         [rows] = self._read_spans([(start, stop)])
@@ -209,13 +191,7 @@ class StoreRows(RowSource):
         return self._attributes.variance
 
     def check_statistics(self) -> None:
-        """Refuse statistics that no rows can have; they are read the first time only.
-
-        Raises
-        ------
-        DataCorruptionError
-            If they are not what was written, or no rows can have such statistics.
-        """
+        """Refuse statistics that no rows can have; they are read the first time only."""
         if not self._statistics_checked:
             check_statistics(self._arrays, self._attributes, str(self._place))
             self._statistics_checked = True
@@ -257,13 +233,7 @@ class StoreRows(RowSource):
         return array.read(0, array.spec.shape[0])
 
     def indptr(self) -> NDArray[np.int64]:
-        """Place of each row in the entries, (n_rows + 1,) int64; only of CSR rows.
-
-        Raises
-        ------
-        DataCorruptionError
-            If it does not ascend from 0 to the number of entries.
-        """
+        """Place of each row in the entries, (n_rows + 1,) int64; only of CSR rows."""
         if self._indptr is None:
             array = self._arrays["X/indptr"]
             indptr = array.read(0, self.n_rows + 1)

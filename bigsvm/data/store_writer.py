@@ -77,7 +77,6 @@ class StoreWriter:
         Its `store` is a new directory.
     n_rows, n_columns, n_entries : int
         Size of X; `n_entries` matters for CSR only.
-    dtype : numpy.dtype
     layout : str
         "dense" or "csr"; rows may come in either form.
     weights : bool
@@ -87,19 +86,13 @@ class StoreWriter:
     memory_bytes : int
         Approximate bytes that the writer may take, besides statistics.
     statistics_bytes : int
-        Bytes that the statistics of very many columns may take.
+        Bytes that the statistics of very many columns may take; appending more is refused.
 
     Attributes
     ----------
     block_rows : int
         Rows that are written together; appended rows are not copied where they begin and end with a
         block.
-
-    Raises
-    ------
-    MemoryBudgetError
-        While rows are appended, if the statistics of the columns that occur exceed
-        `statistics_bytes`.
     """
 
     def __init__(

@@ -26,15 +26,12 @@ class Table(ABC):
 
     Attributes
     ----------
-    n_rows, n_columns : int
     dtype : numpy.dtype
         Type that rows are converted to, float32 or float64.
     is_sparse : bool
         Whether slices are CSR.
     bytes_per_row : float
         Mean bytes of a row as `dtype`.
-    feature_names : tuple of str or None
-        Names of the columns.
     rows_together : int
         Rows of a chunk: reading one of them costs as much as reading all.
     chunk_bytes : int
@@ -63,14 +60,7 @@ class Table(ABC):
 
 
 class ArrayTable(Table):
-    """A dense array of NumPy, h5py or Zarr.
-
-    Parameters
-    ----------
-    array : array, (n_rows, n_columns)
-    chunks : tuple of int, optional
-        Shape of its chunks.
-    """
+    """A dense array of NumPy, h5py or Zarr; `chunks` is the shape of its chunks, if it has any."""
 
     def __init__(self, array: Any, chunks: tuple[int, ...] | None = None) -> None:
         if array.ndim != 2:
@@ -97,12 +87,7 @@ class ArrayTable(Table):
 
 
 class SparseTable(Table):
-    """A CSR matrix in memory, of any type of number.
-
-    Parameters
-    ----------
-    matrix : scipy.sparse CSR, (n_rows, n_columns)
-    """
+    """A CSR matrix in memory, of any type of number."""
 
     is_sparse = True
 
@@ -125,23 +110,10 @@ class SparseTable(Table):
 
 
 class CsrTable(Table):
-    """CSR in a group of arrays on disk, in anndata's encoding.
+    """CSR in a group of arrays of h5py or Zarr on disk, in anndata's encoding.
 
-    Parameters
-    ----------
-    data, indices : array, (n_entries,)
-        Arrays of h5py or Zarr; indices are whole numbers.
-    indptr : (n_rows + 1,) array
-        Kept in memory, 8 bytes a row.
-    shape : tuple of int
-    where : str
-        Name in messages.
-
-    Raises
-    ------
-    DataError
-        The arrays do not belong together, or `indptr` does not ascend from 0 to the number of
-        entries.
+    `indptr` is kept in memory, 8 bytes a row; messages call the group `where`. Arrays that do not
+    belong together are refused.
     """
 
     is_sparse = True
@@ -183,13 +155,7 @@ class CsrTable(Table):
             self.rows_together = max(1, min(int(max(chunks) / max(per_row, 1e-9)), self.n_rows))
 
     def rows(self, start: int, stop: int) -> Any:
-        """Rows ``start … stop - 1``.
-
-        Raises
-        ------
-        DataError
-            A column index is out of range.
-        """
+        """Rows ``start … stop - 1``; refuses column indices out of range."""
         indptr = self._indptr[start : stop + 1]
         first, last = int(indptr[0]), int(indptr[-1])
         indices = np.asarray(self._indices[first:last])
@@ -222,14 +188,7 @@ def edges_of(
 
 
 class TableRows(BlockedRows):
-    """Rows of a table, a slice at a time.
-
-    Parameters
-    ----------
-    table : Table
-    step : int
-        Rows of a slice.
-    """
+    """Rows of a table, a slice of `step` rows at a time."""
 
     def __init__(self, table: Table, step: int) -> None:
         self._table = table
@@ -261,13 +220,7 @@ class TableRows(BlockedRows):
 
 
 def _rows_of(table: Table, start: int, stop: int) -> Any:
-    """Rows ``start … stop - 1`` of a table.
-
-    Raises
-    ------
-    DataError
-        They cannot be read or decoded.
-    """
+    """Rows ``start … stop - 1`` of a table."""
     try:
         return table.rows(start, stop)
     except (DataError, MemoryError):

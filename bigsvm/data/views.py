@@ -34,17 +34,8 @@ _FILLED_ROW_BYTES = 16 << 20
 class ScaledRows(DerivedRows):
     """Rows as `scaler` makes them, in their own type; sparse if they are and zeros stay zeros.
 
-    Parameters
-    ----------
-    source : RowSource
-        Rows that are not scaled.
-    scaler : Scaler
-
-    Raises
-    ------
-    DataError
-        The scaler has another number of columns, or moves the zeros of sparse rows with very many
-        columns to other values.
+    The source is not scaled. A scaler that moves the zeros of sparse rows with very many columns to
+    other values is refused.
     """
 
     def __init__(self, source: RowSource, scaler: Scaler) -> None:
@@ -84,13 +75,7 @@ class ScaledRows(DerivedRows):
         return self._source.occurring_columns() if self.is_sparse else None
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``.
-
-        Raises
-        ------
-        DataError
-            A scaled value is too large for the type of the rows.
-        """
+        """Rows ``start … stop - 1``; a scaled value that is too large for their type is refused."""
         return _scale(self._source.read(start, stop), self._scaler, range(start, stop))
 
     def take(self, indices: NDArray[np.int64]) -> Rows:
@@ -166,15 +151,7 @@ def _scale_block(rows: Rows, scaler: Scaler, block_info: dict[Any, Any]) -> Rows
 def in_scale_of(source: RowSource, scaler: Scaler | None) -> RowSource:
     """Rows in the scale of a model that was trained on rows scaled by `scaler`, or not scaled.
 
-    Returns
-    -------
-    RowSource
-        `source` itself if its rows have that scale, else its rows scaled.
-
-    Raises
-    ------
-    DataError
-        The rows are scaled already, in another way.
+    They are `source` itself if it has that scale. Rows that are scaled in another way are refused.
     """
     if source.scaler is None:
         return source if scaler is None else ScaledRows(source, scaler)
@@ -195,14 +172,9 @@ def in_scale_of(source: RowSource, scaler: Scaler | None) -> RowSource:
 class ChosenRows(DerivedRows):
     """Rows `chosen` of a source, where taking them is cheap.
 
-    Parameters
-    ----------
-    source : RowSource
-        With `row_alignment` 1; or with any, where `chosen` ascends.
-    chosen : (n_rows,) integers
-        Distinct rows, in the order they get here.
-    in_random_order : bool
-        Whether that order is random; the order of the source does not matter.
+    The source has `row_alignment` 1, or `chosen` ascends. `chosen` are distinct rows, in the order
+    they get here; `in_random_order` says whether that order is random, whatever the order of the
+    source.
     """
 
     def __init__(

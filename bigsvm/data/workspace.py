@@ -32,21 +32,10 @@ _REMOVED = "removed"
 def workspace_at(
     place: Place, *, overwrite: bool, cache_dir: str | os.PathLike[str] | None
 ) -> Workspace | FarWorkspace:
-    """Make the workspace for a new store.
+    """Make the workspace for a new store at `place`.
 
-    Parameters
-    ----------
-    place : Place
-        Where the store is to be.
-    overwrite : bool
-        Replace a store in a folder; refused at a URL.
-    cache_dir : path or None
-        Folder for temporary files of a store at a URL; None is the system's.
-
-    Raises
-    ------
-    ParameterError
-        One of them has no meaning at this place, or nothing can be written there.
+    A store in a folder may be replaced, which is refused at a URL. Temporary files of a store at a
+    URL go to `cache_dir`; None is the system's folder.
     """
     if isinstance(place, Folder):
         if cache_dir is not None:
@@ -68,28 +57,11 @@ def workspace_at(
 
 
 class Workspace:
-    """A folder to make a store in; use it as a context manager.
+    """A folder, `path`, to make a store in; use it as a context manager.
 
-    Parameters
-    ----------
-    target : Path
-        Where the store is to be.
-    overwrite : bool
-        Replace a store that is there, once the new one is whole. Anything that is not a store is
-        never replaced.
-
-    Attributes
-    ----------
-    path : Path
-        The folder.
-    store : Path
-        Where in it the store has to be made.
-
-    Raises
-    ------
-    StoreError
-        If the target exists (and must not or cannot be replaced), another process is making it, or
-        the disk fails.
+    The store has to be made in `store`, which is in the folder, and becomes `target`. With
+    `overwrite` it replaces a store that is there, once the new one is whole. Anything that is not a
+    store is never replaced.
     """
 
     def __init__(self, target: Path, *, overwrite: bool) -> None:
@@ -196,13 +168,7 @@ def _clear(folder: Path, target: Path) -> None:
 
 
 def put_back(target: Path) -> None:
-    """Give a store its name back if a process was killed while it replaced the store.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be renamed.
-    """
+    """Give a store its name back if a process was killed while it replaced the store."""
     if os.path.lexists(target) or not target.parent.is_dir():
         return
     with suppress(PermissionError):

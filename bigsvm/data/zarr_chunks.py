@@ -46,17 +46,7 @@ _HEAD_BYTES = 18
 def check_array(array: zarr.Array[Any], name: str = "X", *, allow_missing: bool) -> None:
     """Refuse an array whose chunks are missing, or larger than its shape says.
 
-    Parameters
-    ----------
-    array : zarr.Array
-    name : str
-        Name of the array, for messages.
-    allow_missing : bool
-        Whether chunks that are missing are taken for fill values.
-
-    Raises
-    ------
-    DataError
+    Messages call it `name`. `allow_missing` takes chunks that are missing for fill values.
     """
     from zarr.core.sync import sync
     from zarr.storage import LocalStore, MemoryStore, ZipStore
@@ -235,11 +225,7 @@ ABSENT = np.uint64(2**64 - 1)
 class Grid(NamedTuple):
     """Chunks of an array, those of shards included.
 
-    Attributes
-    ----------
-    shape, chunks : tuple of int
-    shards : tuple of int
-        Shape of a file: that of a shard, or of a chunk without shards.
+    `shards` is the shape of a file: that of a shard, or of a chunk without shards.
     """
 
     shape: tuple[int, ...]
@@ -285,12 +271,7 @@ def _missing(array: zarr.Array[Any], name: str, present: NDArray[np.bool_]) -> D
 
 
 def arrays_below(X: da.Array) -> Iterator[zarr.Array[Any]]:
-    """Zarr arrays with the same number of columns that are found in the graph of a Dask array.
-
-    Parameters
-    ----------
-    X : dask.array.Array, (n_rows, n_columns)
-    """
+    """Zarr arrays with the same number of columns that are found in the graph of a Dask array."""
     import zarr
 
     seen = set()
