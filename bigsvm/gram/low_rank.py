@@ -42,32 +42,14 @@ NOTHING_LEFT = 1e-14
 
 
 class LowRank:
-    """``K ≈ G Gᵀ + diag(rest)`` among rows, exact on the diagonal.
+    """``K ≈ G Gᵀ + diag(rest)`` among rows (m, d), exact on the diagonal; float32.
 
     G is the Nyström approximation with landmarks among the rows (Williams & Seeger 2001, "Using the
     Nyström method to speed up kernel machines"). The diagonal is corrected as in Snelson &
-    Ghahramani 2006, "Sparse Gaussian processes using pseudo-inputs".
+    Ghahramani 2006, "Sparse Gaussian processes using pseudo-inputs"; `rest`, (m,), is 0 or more.
 
-    Parameters
-    ----------
-    tiles : KernelTiles
-        float32.
-    rows : RowsAt
-        (m, d).
-    landmarks : (r,) int64
-        Places of the landmarks among the rows.
-    out : (m, r) float32
-        Memory for G.
-
-    Attributes
-    ----------
-    rest : (m,) float64
-        0 or more.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        K is not positive semidefinite among the landmarks.
+    `landmarks`, (r,), are places among the rows, and `out`, (m, r), is memory for G.
+    numpy.linalg.LinAlgError is raised if K is not positive semidefinite among the landmarks.
     """
 
     def __init__(
@@ -125,13 +107,9 @@ class LowRank:
         return total
 
     def squared(self, places: I8, weights: F8) -> F8:
-        """``Gᵀ diag(weights) G`` for some rows, (r, r); only the lower triangle is filled.
+        """``Gᵀ diag(weights) G`` for q rows, (r, r); only the lower triangle is filled.
 
-        Parameters
-        ----------
-        places : (q,) int64
-        weights : (q,) float64
-            0 or more.
+        Weights (q,) are 0 or more.
         """
         parts = [part for part in np.array_split(np.arange(len(places)), PARTS) if len(part)]
         sums: dict[int, F4 | F8] = {}
@@ -202,16 +180,10 @@ def rank_of_model(n_rows: int, gram_bytes: int, *, wanted: int) -> int:
 def factor(tiles: KernelTiles, rows: RowsAt) -> F8:
     """Factorise K among rows: L (m, r) with ``L Lᵀ = K``; r is at most `KernelValues.factor_width`.
 
-    That must be finite. For the linear kernel L is the rows. For other kernels it is a
-    Cholesky factor with pivots (Fine & Scheinberg 2001, figure 2), for which r columns of K are
-    computed. An indefinite K has no such factor; the result then is not meaningful.
-
-    Parameters
-    ----------
-    tiles : KernelTiles
-        float64.
-    rows : RowsAt
-        (m, d).
+    That must be finite; the tiles are of float64. For the linear kernel L is the rows. For other
+    kernels it is a Cholesky factor with pivots (Fine & Scheinberg 2001, figure 2), for which r
+    columns of K are computed. An indefinite K has no such factor; the result then is not
+    meaningful.
     """
     m, width = len(rows.places), int(tiles.values.factor_width(rows))
     L = np.zeros((m, width))

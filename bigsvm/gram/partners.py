@@ -109,15 +109,8 @@ class _Layout(NamedTuple):
 class Partners:
     """Vectors that rows are multiplied with, such as support vectors or a working set, in tiles.
 
-    Parameters
-    ----------
-    values : KernelValues
-        Prepares the vectors: it has the centre and the dtype.
-    rows : Rows or RowsAt
-        (p, d) vectors, dense or sparse.
-    for_sparse_rows : bool
-        Whether the rows to be multiplied with them are sparse. If not, sparse vectors are made
-        dense.
+    They are p vectors (p, d), dense or sparse, prepared by `values`, which has the centre and the
+    dtype. Sparse vectors are made dense unless they are for sparse rows.
 
     Attributes
     ----------
@@ -276,26 +269,14 @@ class NonzeroWeights(NamedTuple):
 
 
 class FunctionWeights:
-    """Weights (p, k) of k functions over p partners.
+    """Weights (p, k) of k functions over p partners, rounded to the dtype of the kernel values.
 
     If nearly all weights of a tile are zero, only the nonzero weights are kept and multiplied.
     Otherwise all are kept, as multiplying by zeros is faster than skipping them.
 
-    Parameters
-    ----------
-    partners : Partners
-    weights : (p, k) float64, or CSR
-        CSR if most are zero, as for one against one: a support vector has weights in c - 1 of the
-        c (c - 1) / 2 functions of c classes.
-    dtype : numpy dtype
-        Dtype of the kernel values. Weights are rounded to it.
-
-    Attributes
-    ----------
-    n : int
-        Number of functions, k.
-    n_weights : int
-        Number of nonzero weights.
+    They come as CSR if most are zero, as for one against one: a support vector has weights in c - 1
+    of the c (c - 1) / 2 functions of c classes. `n` is k, and `n_weights` counts the nonzero
+    weights.
     """
 
     def __init__(self, partners: Partners, weights: Weights, dtype: np.dtype[Any]) -> None:

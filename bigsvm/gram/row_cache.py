@@ -38,18 +38,10 @@ FEWEST_SLOTS = 4
 class RowBuffer:
     """Memory for kernel rows, reused from one working set to the next.
 
-    The first use of a page of memory takes as long as computing the values for it, so the buffer
-    counts the values that were used before.
-
-    Attributes
-    ----------
-    values : (n,) float32
-    n_touched : int
-        Values up to the last one that was ever written.
-    n_shared : int
-        Values of the whole buffer, if this is a part of one.
-    alone : Lock
-        Held while using the scratch memory that all parts share.
+    The first use of a page of memory takes as long as computing the values for it. So the buffer
+    counts in `n_touched` the values up to the last one that was ever written. `n_shared` is the
+    number of values of the whole buffer, if this is a part of one. `alone` is held while using the
+    scratch memory that all parts share.
     """
 
     def __init__(self, n_bytes: int) -> None:
@@ -76,14 +68,8 @@ class RowTier(ABC):
     """A tier below the memory tier: brings kernel rows, and may keep those that memory gives up.
 
     A row has values of K in float32, without labels and C, and is never permuted. A tier is for one
-    kernel and one set of rows.
-
-    Attributes
-    ----------
-    n_hits : int
-        Rows that `fetch` did not have to compute.
-    keeps : bool
-        Whether it may keep rows that are offered.
+    kernel and one set of rows. It `keeps` if it may keep rows that are offered; `n_hits` counts the
+    rows that `fetch` did not have to compute.
     """
 
     n_hits: int = 0
@@ -124,14 +110,7 @@ class ComputedRows(RowTier):
 
 
 class WithSlack(RowTier):
-    """Adds one variable, the last, whose kernel values are all 0.
-
-    Parameters
-    ----------
-    below : RowTier
-    n_rows : int
-        Number of rows of the tier below.
-    """
+    """Adds one variable, the last, whose kernel values are all 0, to n_rows of the tier below."""
 
     def __init__(self, below: RowTier, n_rows: int) -> None:
         self._below, self._n_rows, self.keeps = below, n_rows, below.keeps
@@ -163,14 +142,10 @@ class WithSlack(RowTier):
 class KernelRowCache:
     """The memory tier: slots in a buffer, of which the least recently used is given up first.
 
+    Each of the m variables has a row of m values, in a slot of `width` values; those past m are 0.
+
     Parameters
     ----------
-    below : RowTier
-    n_variables : int
-        Number of rows, m; each has m values.
-    width : int
-        Length of a slot, at least m; values past m are 0.
-    buffer : RowBuffer
     first_slots : int, optional
         Slots that are used at first, if the buffer has more. More are opened when rows have to be
         fetched again. Slots in memory that was used before are always open. All, if not given.
@@ -180,15 +155,12 @@ class KernelRowCache:
 
     Attributes
     ----------
-    rows : (n_slots, width) float32
-    slots : (width,) int32
-        Slot of a variable's row, or −1.
+    rows, slots : (n_slots, width), (width,)
+        Kernel rows, and the slot of each variable's row, or −1.
     used : (n_slots,) int64
         Stamp of the last use, which the solver writes.
-    n_slots : int
-        Number of rows that fit.
-    n_misses : int
-        Rows that were fetched from the tier below.
+    n_slots, n_misses : int
+        Rows that fit, and rows that were fetched from the tier below.
     """
 
     def __init__(
@@ -239,14 +211,9 @@ class KernelRowCache:
     def ensure(self, variables: I8, *, stamp: int, quiet: Mask | None = None) -> None:
         """Bring the rows of `variables` into memory, unless they are there.
 
-        Parameters
-        ----------
-        variables : (q,) int64
-            Distinct, the most wanted first. At most `largest_batch` of them may be missing.
-        stamp : int
-            Stamp of this use, at least as large as all stamps so far.
-        quiet : (m,) bool, optional
-            Variables whose rows are probably not needed soon; they are given up first.
+        The variables are distinct, the most wanted first, and at most `largest_batch` of them may
+        be missing. The stamp of this use is at least as large as all so far. Rows of `quiet`
+        variables, (m,), are probably not needed soon; they are given up first.
         """
         held = self.slots[variables]
         missing = variables[held < 0]
@@ -267,13 +234,8 @@ class KernelRowCache:
     def carry_over(self, narrow: KernelRowCache, kept: Mask, *, stamp: int) -> None:
         """Move rows to a cache of fewer variables in the same buffer, and end this one.
 
-        Parameters
-        ----------
-        narrow : KernelRowCache
-            Empty, for the variables that are kept.
-        kept : (n_variables,) bool
-        stamp : int
-            The last stamp; those of `narrow` begin at 1.
+        `narrow` is empty and for the variables that are `kept`, (n_variables,). The stamp is the
+        last one; those of `narrow` begin at 1.
         """
         variables, place = np.flatnonzero(kept), np.cumsum(kept) - 1
         slot = 0

@@ -45,15 +45,7 @@ os.register_at_fork(
 
 
 class Team:
-    """The calling thread and a pool of helpers.
-
-    Parameters
-    ----------
-    threads : int
-        Most helpers.
-    name : str
-        Prefix of the names of their threads.
-    """
+    """The calling thread and a pool of at most `threads` helpers, named after `name`."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -129,13 +121,8 @@ class Team:
 class Span(ABC):
     """m of the rows of an array, to be used on the thread that made the span.
 
-    Kernel values are in scratch memory of the thread, until the next ones are computed.
-
-    Parameters
-    ----------
-    values : KernelValues
-    team : Team
-        It has the scratch memory of the thread.
+    Kernel values are in scratch memory of the thread, which the team has, until the next ones are
+    computed.
     """
 
     def __init__(self, values: KernelValues, team: Team) -> None:

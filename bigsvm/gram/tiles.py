@@ -74,25 +74,18 @@ def value_seconds(source: RowSource) -> float:
 class KernelTiles:
     """Computes K(A, B) and K(A, B) @ weights with several threads, and counts kernel evaluations.
 
+    `n_evaluations` kernel values were computed so far; `values` makes them of products.
+
     Parameters
     ----------
-    kernel : Kernel
     centre : (d,) float64 or None
         Subtracted from all rows, if that does not change the kernel. Otherwise the distance of two
         rows far from the origin would be lost in the rounding of their norms. Sparse rows get an
         entry for each feature whose centre is not 0, so for them only few should be.
-    threads : int
     dtype : numpy dtype
         float32; float64 for certificates and for decision values in full precision.
     offset : float
         Added to every kernel value.
-
-    Attributes
-    ----------
-    values : KernelValues
-        Makes kernel values of products.
-    n_evaluations : int
-        Number of kernel values computed so far.
     """
 
     def __init__(
@@ -176,15 +169,8 @@ class KernelTiles:
         Sums go on from `out`, tile by tile. So several calls with pieces of the partners, each of
         whole tiles, give the same bits as one call with all of them.
 
-        Parameters
-        ----------
-        rows : Rows or RowsAt
-            (m, d).
-        partners : Partners
-            p of them.
-        weights : (p,) float64; or (p, k) of k functions, dense, CSR, or `prepared`
-        out : (m,) or (m, k) float64
-            Changed in place. For k functions each thread has a copy of the sums of its span.
+        Weights are (p,), and out (m,); or of k functions (p, k), dense, CSR or `prepared`, and (m,
+        k). For k functions each thread has a copy of the sums of its span.
         """
         rounded = self.prepared(partners, weights)
         if isinstance(rounded, FunctionWeights):
@@ -223,11 +209,7 @@ class KernelTiles:
     ) -> None:
         """``out += K(rows, rows) @ weights``; little more than half of the values are computed.
 
-        Parameters
-        ----------
-        rows, partners
-            The same (m, d) vectors, as rows and as partners.
-        weights, out : (m,) or (m, k) float64
+        Rows and partners are the same m vectors; weights and out are (m,) or (m, k).
         """
         down = np.zeros_like(out)
         self.multiply_half(rows, partners, (weights, weights), out, down)
@@ -256,16 +238,9 @@ class KernelTiles:
         pieces either, if these are of whole tiles and come in order: partner by partner and, for
         the same partners, row by row. A piece narrower than a block must lie within one block.
 
-        Parameters
-        ----------
-        rows, partners
-            (m, d) and (p, d).
-        weights : (m,) and (p,) float64, or (m, k) and (p, k)
-            Weights of the rows and of the partners.
-        along, down : (m,) and (p,) float64, or (m, k) and (p, k)
-            Changed in place.
-        corner : tuple of int
-            Numbers of the first row and of the first partner in the whole product.
+        Weights are those of the m rows and of the p partners, as `along` and `down` are their sums:
+        (m,) and (p,), or (m, k) and (p, k). The corner has the numbers of the first row and of the
+        first partner in the whole product.
         """
         rounded = self.prepared(partners, weights[1])
         row_weights = np.ascontiguousarray(np.atleast_2d(weights[0].T), self.dtype)
@@ -323,18 +298,10 @@ class KernelTiles:
     def evaluate(
         self, rows: Rows | RowsAt, partners: Partners, out: Floats, *, slots: I8 | None = None
     ) -> None:
-        """``out = K(rows, partners)``, or ``out[slots] = K(rows, partners)``.
+        """``out = K(rows, partners)``, or ``out[slots] = K(rows, partners)`` with m distinct slots.
 
-        Parameters
-        ----------
-        rows : Rows or RowsAt
-            (m, d).
-        partners : Partners
-            p of them.
-        out : (≥ m, ≥ p) of a float dtype
-            Only the first p values of a row are changed.
-        slots : (m,) int64, optional
-            Distinct rows of `out`; the first m rows by default.
+        `out` is (≥ m, ≥ p); only the first p values of its first m rows, or of the rows `slots`,
+        are changed.
         """
         rows_of_out = np.arange(len(rows_at(rows).places)) if slots is None else slots
 

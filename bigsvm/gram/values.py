@@ -34,12 +34,8 @@ ENTRIES_PER_GROUP = 1.5
 class Product(NamedTuple):
     """What ``a·b`` and the norms of a kernel are; see `Kernel.product`.
 
-    Attributes
-    ----------
-    code : int or None
-        Its number in `core.gram`.
-    dense_norms, sparse_norms : callable
-        Write the norms of packed and of CSR rows; no dense ones where the core needs only zeros.
+    `code` is its number in `core.gram`. The other two write the norms of packed and of CSR rows;
+    there are no dense ones where the core needs only zeros.
     """
 
     code: int | None
@@ -59,23 +55,10 @@ PRODUCTS = {
 class KernelValues:
     """The arithmetic of kernel values around the products of rows.
 
-    Parameters
-    ----------
-    kernel, centre, dtype, offset
-        As `KernelTiles` has them.
-
-    Attributes
-    ----------
-    dtype : numpy dtype
-    centre : (d,) float64 or None
-        None if the kernel changes when all rows are shifted.
-    product : int or None
-        `Product.code`.
-    formula : gram.Formula
-        The kernel and the offset, for the core.
-    is_compiled : bool
-        Whether the core makes kernel values. Otherwise it returns products, and `replace` makes
-        kernel values of them.
+    Parameters are those of `KernelTiles`. `centre` is None if the kernel changes when all rows are
+    shifted. `product` is `Product.code`, and `formula` the kernel and the offset, for the core. If
+    `is_compiled`, the core makes kernel values. Otherwise it returns products, and `replace` makes
+    kernel values of them.
     """
 
     def __init__(
@@ -146,11 +129,8 @@ class KernelValues:
     def packed_norms(self, packed: Floats, m: int) -> Floats:
         """``|a|²`` of m packed rows, (m,) in `dtype`; 0 for a kernel of absolute distances.
 
-        Raises
-        ------
-        DataError
-            Kernel values of a row would overflow `dtype`, or are not numbers, or the kernel refuses
-            a row.
+        A row is refused if its kernel values would overflow `dtype` or are not numbers. The kernel
+        may refuse a row too.
         """
         self.kernel.check_rows(packed)
         norms: Floats = np.zeros(m, self.dtype)
@@ -160,13 +140,7 @@ class KernelValues:
         return norms
 
     def sparse_norms(self, data: Floats, indptr: I8, out: Floats) -> None:
-        """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`.
-
-        Raises
-        ------
-        DataError
-            Where the kernel refuses a row.
-        """
+        """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`; the kernel may refuse a row."""
         self.kernel.check_rows(data)
         self._product.sparse_norms(data, indptr, out)
 
@@ -230,10 +204,7 @@ class KernelValues:
     def _by_formula(self, dots: F8, norms_rows: F8, norms_partners: F8) -> NDArray[Any]:
         """Kernel values (m, p) by the formula of the kernel, which a user may have written.
 
-        Raises
-        ------
-        ParameterError
-            It does not return floats of this shape. Assignment would broadcast or round them.
+        It must return floats of this shape: assignment would broadcast or round others.
         """
         shape = dots.shape
         values = self.kernel.from_products(dots, norms_rows, norms_partners)
