@@ -136,18 +136,9 @@ def climb(
 ) -> None:
     """Move alpha uphill, in place, and the gradient with it.
 
-    Parameters
-    ----------
-    gram : (q, q) float32
-    alpha, upper : (k, q) float64
-        Columns of alpha have sum 0.
-    gradient : (k, q) float64
-    diagonal : float
-        The largest K_ii.
-    tol : float
-        To which the gradients of a row's variables are to be made equal.
-    work : int
-        Values of `gram` that may be looked at, about.
+    `gram` is (q, q), and alpha, upper and gradient are (k, q); columns of alpha have sum 0.
+    `diagonal` is the largest K_ii. The gradients of a row's variables are made equal to within
+    `tol`. About `work` values of `gram` may be looked at.
     """
     k, q = alpha.shape
     room = alpha < upper

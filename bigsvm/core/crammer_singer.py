@@ -91,9 +91,8 @@ class Watched(NamedTuple):
     ----------
     places : (w,) int64
         Where they are among all, ascending; (0,) where they are all rows.
-    gradient : (k, w) float64
-    ceiling : (k, w) float32
-        0 where α may rise, being below its bound, and −∞ elsewhere.
+    gradient, ceiling : (k, w) float64, float32
+        ceiling is 0 where α may rise, being below its bound, and −∞ elsewhere.
     most, least : (w,) float64
         Largest g of those with room, and smallest of all.
     violation : (w,) float32
@@ -117,20 +116,15 @@ class Watched(NamedTuple):
 class RowProblem(NamedTuple):
     """The sub-problem in progress: m rows, padded to m' with rows that never move, and k classes.
 
+    `all` watches all rows, and `some` the rows of largest ψ; none where they are few.
+
     Attributes
     ----------
     alpha, gradient : (k, m') float64
-    bound : (m',) float64
-        C_i.
-    label : (m',) int64
-    diagonal : (m',) float64
-        K_ii.
+    bound, label, diagonal : (m',)
+        C_i, the class and K_ii.
     violation, active : (m',)
         Those of `all`; of rows that are not watched ψ is that of when all were looked at.
-    all : Watched
-        All rows.
-    some : Watched
-        The rows of largest ψ; none where they are few.
     work : (3, k) float64
         D, what is sorted and what becomes of α, and the change of a row.
     changed : (k,) int64
@@ -163,18 +157,10 @@ class RowProblem(NamedTuple):
 def make_state(
     alpha: F8, gradient: F8, bound: F8, label: I8, diagonal: F8, *, order: int = AUTO
 ) -> RowProblem:
-    """Lay a sub-problem out for `run`.
+    """Lay a sub-problem out for `run`, which must have the same order.
 
-    Parameters
-    ----------
-    alpha, gradient : (m, k) float64
-    bound : (m,) float64
-        C_i, 0 or more; a row of 0 stays as it is.
-    label : (m,) int64
-        In 0 … k − 1.
-    diagonal : (m,) float64
-    order : int
-        As `run` will have it.
+    alpha and gradient are (m, k). `bound`, (m,), is C_i, 0 or more; a row of 0 stays as it is.
+    Labels, (m,), are in 0 … k − 1.
     """
     size, k = alpha.shape
     length = max(1, -(-size // BLOCK)) * BLOCK
@@ -570,30 +556,12 @@ def run(
 ) -> tuple[int, int]:
     """Advance until converged, out of steps, in need of a kernel row, or unable to move.
 
-    Parameters
-    ----------
-    s : RowProblem
-    rows : (n_slots, ≥ m') float32
-        Kernel rows among the working set; values of padding are 0.
-    slots : (≥ m,) int32
-        Slot of each row, or −1.
-    used : (n_slots,) int64
-        Stamp of the last use of each slot; written here, read by the row cache.
-    method : int
-    tol : float
-        Stop when max ψ ≤ tol; for rows in turn, at the end of a pass.
-    max_steps : int
-        Most steps of this call. If not all rows are watched, all are checked after the last step,
-        so calls of other lengths give other bits.
-    order : int
-        As for `make_state`. In turn, all rows of `s.turn` come before one comes again.
-    cooling : int
-        Cooling of the order ``active``.
+    `rows`, `slots`, `used` and the result are as for `bigsvm.core.smo.run`. It has converged when
+    max ψ ≤ tol. For rows in turn this is tested at the end of a pass, and all rows of `s.turn` come
+    before one comes again. `cooling` is that of the order ``active``.
 
-    Returns
-    -------
-    status, row : int
-        As `bigsvm.core.smo.run` returns them.
+    If not all rows are watched, all are checked after the last of `max_steps` steps, so calls of
+    other lengths give other bits.
     """
     result: tuple[int, int]
     if len(s.turn):

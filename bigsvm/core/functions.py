@@ -34,13 +34,8 @@ def add_all(
     The inner loop goes along the partners, for two functions at a time, so that a value is loaded
     and converted half as often. The order of a sum depends on the number of partners alone.
 
-    Parameters
-    ----------
-    values : (m, ≥ p)
-    functions : (q,) int64
-        The functions c that have weights in this tile.
-    weights : (q, p)
-    out : (n_functions, m) float64
+    Values are (m, ≥ p), weights (q, p), and `out` is (n_functions, m). The q `functions` are the c
+    that have weights in this tile.
     """
     (n, p), m = weights.shape, values.shape[0]
     for q in range(0, n, 2):
@@ -74,20 +69,17 @@ def add_some(
     A sum is one chain over the partners of the function in order, so its bits do not depend on the
     other rows.
 
+    Values, functions and `out` are as for `add_all`. `out` is transposed, so that the rows of a
+    function are beside each other.
+
     Parameters
     ----------
-    values : (m, ≥ p)
-    functions : (q,) int64
-        The functions c that have weights in this tile.
     starts : (q + 1,) int64
         Where the weights of each function begin, and those of the last one end.
-    places : (n_weights,) int32
-        Partner j of each weight, below p.
-    weights : (n_weights,)
+    places, weights : (n_weights,)
+        Partner j of each weight, below p, and the weight.
     transposed : (p, ≥ ROWS_AT_ONCE) float64
         Scratch, fastest with a width of TRANSPOSED_STRIDE.
-    out : (n_functions, m) float64
-        Transposed, so that the rows of a function are beside each other.
     """
     m, p = values.shape[0], transposed.shape[0]
     for low in range(0, m, ROWS_AT_ONCE):

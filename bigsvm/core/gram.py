@@ -801,17 +801,14 @@ def dense_span(
 ) -> None:
     """Kernel values of m dense rows with p partners: their weighted sums, or the values.
 
+    All floats except sums and weights have the same dtype; norms are those that the formula needs
+    with this product.
+
     Parameters
     ----------
-    packed : (ceil(m / MR), d, MR)
-        Rows, packed by `products.pack_rows`; d ≥ 1. All other floats except sums and weights have
-        the same dtype.
-    norms, norms_partners : (m,), (p,)
-        Norms that the formula needs with this product.
-    panels : (ceil(p / NR), d, NR)
-        Partners, packed by `products.pack_partners`.
+    packed, panels : (ceil(m / MR), d, MR), (ceil(p / NR), d, NR)
+        Rows and partners, packed by `products.pack_rows` and `products.pack_partners`; d ≥ 1.
     product : None or ABSOLUTE
-    formula : Formula
     block : (≥ m, a multiple of NR)
         Scratch, as wide as a tile. It has the values of the last tile afterwards.
     weights, sums : (p,), (m,) float64
@@ -852,12 +849,10 @@ def sparse_span(
     """Kernel values of m sparse rows with p partners; see `dense_span` for the other parameters.
 
     A feature that is zero in a partner does not change its products. So their bits do not depend on
-    the other partners of the tile.
+    the other partners of the tile. Rows are CSR with sorted indices.
 
     Parameters
     ----------
-    data, indices, indptr : arrays
-        The rows, CSR with sorted indices.
     place : (n_features,) int32
         Scratch for the row of each feature in a tile; −1 everywhere before and after.
     vectors : (…,)
@@ -1044,14 +1039,9 @@ def byte_span(
 ) -> None:
     """Do what `sparse_span` does, with partners of bytes; the rows may have any values.
 
-    Parameters
-    ----------
-    vectors : (…,) uint8 or uint32
-        Tiles, one after the other, each cut into chunks (n_used, CHUNK_BYTES) of some of its
-        partners; the last chunk is filled up.
-    used : (…,) int32
-        Feature of each row of a tile or, for tiles of words, group of four features.
-    product : None
+    The tiles in `vectors`, uint8 or uint32, one after the other, are each cut into chunks (n_used,
+    CHUNK_BYTES) of some of its partners; the last chunk is filled up. `used` has the feature of
+    each row of a tile or, for tiles of words, the group of four features.
     """
     m, n_entries, counts = norms.shape[0], indptr[-1] - indptr[0], vectors.itemsize == 1
     starts, rows = np.empty(m + 1, np.int64), np.empty(n_entries, np.int32)

@@ -40,22 +40,10 @@ def scatter(
 ) -> None:
     """Write rows as records, bucket by bucket; in a bucket they keep their order.
 
-    Parameters
-    ----------
-    bucket : (m,) int64
-        Bucket of each row.
-    head : (m, head_words) int32
-        The last word of each is filled in here.
-    indptr : (m + 1,) int64
-        Entries of each row.
-    columns : (nnz,) int32
-        Column numbers, or none at all if rows are dense.
-    values : (nnz * value_words,) int32
-    value_words : int
-    edges : (n_buckets + 1,) int64
-        Filled with the place in `out` where each bucket begins, and its end.
-    out : int32
-        Filled with the records.
+    The last word of each head, (m, head_words), is filled in here. Entries are CSR, with
+    `value_words` words a value; there are no columns at all if rows are dense. `out` is filled with
+    the records, and `edges`, (n_buckets + 1,), with the place in it where each bucket begins, and
+    its end.
     """
     n_head, n_value = np.uint64(head.shape[1]), np.uint64(value_words)
     is_sparse = columns.shape[0] > 0
@@ -87,18 +75,11 @@ def scatter(
 
 @compiled
 def find(words: Words, head_words: int, entry_words: int, places: Places, numbers: Words) -> None:
-    """Find the records in whole pieces.
+    """Find the records in whole pieces, one after the other.
 
-    Parameters
-    ----------
-    words : int32
-        Pieces, one after the other.
-    head_words, entry_words : int
-        Words of a head, and of an entry with its column number.
-    places : (n_rows,) int64
-        Filled with the place of each record.
-    numbers : (n_rows, 2) int32
-        Filled with the first two words of each head.
+    A head has `head_words`, an entry with its column number `entry_words`. `places`, (n_rows,), is
+    filled with the place of each record, and `numbers`, (n_rows, 2), with the first two words of
+    each head.
     """
     at, row = 0, 0
     while row < places.shape[0]:
@@ -122,22 +103,11 @@ def gather(
     columns: Words,
     values: Words,
 ) -> None:
-    """Copy records to arrays, in the order of `places`.
+    """Copy the records at m `places` in pieces to arrays, in this order.
 
-    Parameters
-    ----------
-    words : int32
-        Pieces.
-    places : (m,) int64
-        Place of each record.
-    first_column : int
-        Is subtracted from the column numbers.
-    value_words : int
-    head : (m, head_words) int32
-    indptr : (m + 1,) int64
-    columns : (nnz,) int32
-        Empty if rows are dense.
-    values : (nnz * value_words,) int32
+    The arrays are head (m, head_words), indptr (m + 1,), columns (nnz,) and values (nnz *
+    value_words,); columns are empty if rows are dense. `first_column` is subtracted from the column
+    numbers.
     """
     n_head, n_value = np.uint64(head.shape[1]), np.uint64(value_words)
     is_sparse = columns.shape[0] > 0

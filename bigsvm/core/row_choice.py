@@ -46,25 +46,12 @@ def _best_of_block(score: F4, b: int) -> np.int32:
 def most_wanted(score: F4, slots: I4, row: int, least: float, at_least: int, wanted: I8) -> int:
     """List the rows without a slot that are wanted most, `row` before all others.
 
-    Parameters
-    ----------
-    score : (m,) float32
-        By how much each row is wanted; changed. Of equals the first is listed first.
-    slots : (≥ m,) int32
-        Slot of each row, or −1.
-    row : int
-        Without a slot.
-    least : float
-        Rows with larger scores are listed as far as there is room.
-    at_least : int
-        So many rows are listed, whatever their scores, where there are as many above NEVER.
-    wanted : (q,) int64
-        Memory for the list.
+    `score`, (m,), is by how much each row is wanted; it is changed. Of equals the first is listed
+    first. `slots`, (≥ m,), has the slot of each row, or −1; `row` has none.
 
-    Returns
-    -------
-    int
-        Rows listed.
+    Rows with scores larger than `least` are listed as far as there is room in `wanted`, (q,). So
+    many as `at_least` are listed whatever their scores, where there are as many above NEVER.
+    Returns the number of rows listed.
     """
     m = score.shape[0]
     for t in range(m):
@@ -120,18 +107,10 @@ def count_quiet(used: I8, owner: I8, quiet: B, n_recent: int) -> int:
 def give_up(used: I8, owner: I8, quiet: B, n_recent: int, slots: I8) -> None:
     """Choose slots whose rows give way: quiet ones, then the least recently used.
 
-    Among equal slots the first ones are chosen.
-
-    Parameters
-    ----------
-    used, owner : (n,) int64
-        Stamp of the last use, and row, of each slot that is filled.
-    quiet : (m,) bool
-        Rows that are not expected to be used soon. Those in the last `n_recent` slots used are not
-        quiet.
-    n_recent : int
-    slots : (q,) int64, 1 ≤ q ≤ n
-        Becomes the slots chosen, ascending.
+    Among equal slots the first ones are chosen. `used` and `owner`, (n,), are the stamp of the last
+    use, and the row, of each slot that is filled. `quiet`, (m,), tells which rows are not expected
+    to be used soon; those in the last `n_recent` slots used are not quiet. `slots`, (q,) with 1 ≤ q
+    ≤ n, becomes the slots chosen, ascending.
     """
     recent, q, n = _recent(used, n_recent), slots.shape[0], 0
     age = np.empty(q, np.int64)

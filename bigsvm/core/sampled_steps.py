@@ -45,16 +45,8 @@ its kernel values were there, or -1; the last stamp of a kernel row; slots that 
 class Points(NamedTuple):
     """The points, in the first places of arrays of `width`; changed in place.
 
-    Attributes
-    ----------
-    row : (width,) int64
-        Row of the training set.
-    weights, gradient : (width,) float64
-        a, and ``g = −K̃a``.
-    signs, ridge, diagonal : (width,) float64
-        y, the ridge, and K̃_ii with its ridge.
-    slots : (width,) int32
-        Slot of the point's kernel row, or −1.
+    `row` is a row of the training set, `weights` are a, and the gradient is ``g = −K̃a``. `signs`
+    are y; `diagonal` is K̃_ii with its ridge. `slots` are those of the points' kernel rows, or −1.
     """
 
     row: I8
@@ -67,18 +59,11 @@ class Points(NamedTuple):
 
 
 class KernelRows(NamedTuple):
-    """Kernel rows of K̃ among the points, without its ridge.
+    """Kernel rows of K̃ among the points, without its ridge: values (n_slots, width).
 
-    Attributes
-    ----------
-    values : (n_slots, width) float
-    owner : (n_slots,) int32
-        The point that the row in a slot is of, or −1.
-    used : (n_slots,) int64
-        Stamp of the last use; 0 if there is none.
-    length : (n_slots,) int64
-        So many values of the row are there; those with points that have joined since are taken
-        from these points' rows when the row is used.
+    `owner` is the point that the row in each slot is of, or −1. `used` is the stamp of its last
+    use, 0 if there is none. `length` is how many values of the row are there; those with points
+    that have joined since are taken from these points' rows when the row is used.
     """
 
     values: Floats
@@ -88,12 +73,10 @@ class KernelRows(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """A block of samples, one after the other, of `size` rows each.
+    """A block of samples, one after the other, of `size` rows each; m rows in all.
 
     Attributes
     ----------
-    row : (m,) int64
-    signs, ridge : (m,) float64
     movable : (m,) bool
         Whether a row may be a point.
     point : (m,) int32
@@ -130,14 +113,8 @@ def products_of(
 ) -> None:
     """Compute ``(K̃a)_i`` of some rows of the block; infinity of one that may not be a point.
 
-    Parameters
-    ----------
-    points, samples
-    span : tuple of int
-        Points, the first row, and one past the last.
-    own : bool
-        Whether rows that are points have a value; infinity otherwise.
-    out : (≥ rows,) float64
+    The span is the number of points, the first row, and one past the last. Rows that are points
+    have a value if `own`, and infinity otherwise.
     """
     n_points, first, stop = span
     out[:] = 0.0
@@ -207,22 +184,11 @@ def complete_all(points: Points, kept: KernelRows, n_points: int, slots: I4) -> 
 
 @compiled
 def next_farthest(points: Points, samples: Samples, counters: I8, size: int, out: I8) -> int:
-    """List rows whose kernel values with the block are likely to be needed next.
+    """List rows whose kernel values with the block are likely to be needed next; returns how many.
 
     They are the row that is needed now and the farthest rows of the samples after it, as the centre
-    is now, without those that are points or have their values already.
-
-    Parameters
-    ----------
-    points, samples, counters, size
-        As for `run`.
-    out : (k,) int64
-        Filled with rows of the block, one of each of k samples at most.
-
-    Returns
-    -------
-    int
-        Rows listed.
+    is now, without those that are points or have their values already. `out`, (k,), is filled with
+    one row of each of k samples at most; the other arguments are as for `run`.
     """
     products = np.empty(size)
     found = 0
@@ -312,14 +278,14 @@ def run(
 ) -> tuple[int, int, float]:
     """Iterate until something is missing; see the codes above.
 
+    Points, kernel rows, samples of `size` rows and counters, (N_COUNTERS,), are changed in place.
+    If several rows are equally far, the one with the lowest number in the training set is taken.
+
+    Returns a code; the row of the block or the point that something is needed of, or −1; and ``R −
+    (K̃a)_i`` of the farthest row of the last sample.
+
     Parameters
     ----------
-    points, kept, samples
-        Changed in place.
-    counters : (N_COUNTERS,) int64
-        Changed in place.
-    size : int
-        Rows of a sample.
     scale : tuple of float
         ε + ε²/2, and D: a row is outside if ``R − (K̃a)_i`` is more than the product of the first
         with D − R.
@@ -329,16 +295,6 @@ def run(
         Samples without a point outside, one after the other, that end the search.
     most_steps : int
         Return when counters[STEPS] is so large.
-
-    Returns
-    -------
-    code, what, gap
-        The row of the block or the point that something is needed of, or −1; ``R − (K̃a)_i`` of the
-        farthest row of the last sample.
-
-    Notes
-    -----
-    If several rows are equally far, the one with the lowest number in the training set is taken.
     """
     share, largest = scale
     away, steps_follow = solver

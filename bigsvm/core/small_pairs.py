@@ -47,16 +47,11 @@ FOUND = 5
 def begin(bounds: tuple[F8, F8], spans: I8, box: F8) -> None:
     """Set the boxes of C-SVC for each pair, −1 for its first class and +1 for the second.
 
-    Parameters
-    ----------
-    bounds : (q,) and (r,) float64
-        C of each row of the first group and of the second, above 0.
-    spans : (p, 4) int64
-        Where the rows of the first class of each pair begin and end in the first group, and those
-        of the second in the second one.
-    box : (p, 3, ≥ m) float64
-        Linear term, lower and upper bound of the rows of the first class and then of the second;
-        0 as it comes.
+    The bounds (q,) and (r,) are C of each row of the first group and of the second, above 0. The
+    spans (p, 4) are where the rows of the first class of each pair begin and end in the first
+    group, and those of the second in the second one. The box (p, 3, ≥ m) is 0 as it comes. It
+    becomes linear term, lower and upper bound of the rows of the first class and then of the
+    second.
     """
     for p in range(spans.shape[0]):
         first = spans[p, 1] - spans[p, 0]
@@ -85,15 +80,9 @@ def _fill(alpha: F8, end: F8, total: float) -> None:
 def begin_nu(bounds: tuple[F8, F8], spans: I8, nu: float, box: F8, alpha: F8) -> None:
     """Set the boxes of ν-SVC for each pair, and a point that adds up to what it must.
 
-    Parameters
-    ----------
-    bounds, spans, box
-        As for `begin`; bounds are the weights of the rows.
-    nu : float
-        In (0, 1].
-    alpha : (p, ≥ m) float64
-        0 as it comes; afterwards ∓½ ν Σ bounds in all of the rows of the first and second class,
-        of a class that has not so much all that it has.
+    Bounds, spans and box are as for `begin`, but bounds are the weights of the rows. ν is in (0,
+    1]. alpha, (p, ≥ m), is 0 as it comes. Afterwards it adds up to ∓½ ν Σ bounds in the rows of the
+    first and second class; a class that has less has all that it has.
     """
     for p in range(spans.shape[0]):
         first = spans[p, 1] - spans[p, 0]
@@ -382,17 +371,10 @@ def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int,
 def renew(
     grams: Grams, spans: I8, box: F8, alpha: F8, gradient: F8, reached: NDArray[np.bool_]
 ) -> None:
-    """Compute the gradients of the pairs that have been solved in float64.
+    """Compute the gradients of the pairs that have been solved (`reached`), in float64.
 
-    Parameters
-    ----------
-    grams, spans, box
-        As `bigsvm.core.smo.run_each` has them.
-    alpha : (p, ≥ m) float64
-    gradient : (p, ≥ m) float64
-        Overwritten.
-    reached : (p,) bool
-        Whether a pair has been solved.
+    `gradient`, (p, ≥ m), is overwritten. The other arguments are as `bigsvm.core.smo.run_each` has
+    them.
     """
     for p in range(spans.shape[0]):
         if reached[p]:
@@ -413,16 +395,8 @@ def polish(
 ) -> None:
     """Solve for the free variables and those near the thresholds, where that closes the gap.
 
-    Parameters
-    ----------
-    grams, spans, box, n_groups
-        As `bigsvm.core.smo.run_each` has them.
-    tol : float
-        Largest gap of a solved problem.
-    alpha, gradient : (p, ≥ m) float64
-        Changed in place.
-    reached : (p,) bool
-        Whether a pair has been solved; the others are left as they are.
+    The arguments are as `bigsvm.core.smo.run_each` has them. alpha and gradient, (p, ≥ m), are
+    changed in place. Pairs that have not been solved (`reached`) are left as they are.
     """
     for p in range(spans.shape[0]):
         if not reached[p]:
@@ -471,19 +445,11 @@ def certify(
     found: F8,
     reached: NDArray[np.bool_],
 ) -> None:
-    """Compute the gaps of the pairs that have been solved.
+    """Compute the gaps of the pairs that have been solved (`reached`).
 
-    Parameters
-    ----------
-    spans, box, n_groups
-        As `bigsvm.core.smo.run_each` has them.
-    tol : float
-        Largest gap of a solved problem.
-    alpha, gradient : (p, ≥ m) float64
-    found : (p, 5) float64
-        Becomes objective, gap, duality gap and the thresholds, which of one group are the same.
-    reached : (p,) bool
-        Whether a pair has been solved; false afterwards where float64 does not agree.
+    `reached` becomes false where the gap in float64 is more than `tol`. `found`, (p, 5), becomes
+    objective, gap, duality gap and the two thresholds, which are the same with one group. The other
+    arguments are those of `polish`.
     """
     for p in range(spans.shape[0]):
         if reached[p]:

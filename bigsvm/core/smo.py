@@ -146,14 +146,8 @@ def make_state(
 ) -> PairState:
     """Lay a sub-problem out for `run`, refreshed.
 
-    Parameters
-    ----------
-    alpha, gradient, lower, upper : (m,) or (n_segments, m) float64
-    diagonal : (m,) float64
-        K_ii of the rows.
-    ridge : float or as alpha
-    n_groups : int
-        1, or 2 where there are two segments, each of which is a group then.
+    The variables are (m,) or (n_segments, m), and so is the ridge if it is an array. `diagonal`,
+    (m,), has K_ii of the rows. Two groups need two segments; each segment is a group then.
     """
     segments, size = np.atleast_2d(alpha).shape
     segment = max(1, -(-size // BLOCK)) * BLOCK
@@ -614,6 +608,10 @@ def run(
 ) -> tuple[int, int]:
     """Advance until converged, out of steps, in need of a kernel row, or unable to move.
 
+    It has converged when max_up g − min_low g ≤ tol. Returns CONVERGED, STEPS_SPENT, NEED_ROW or
+    STALLED, and the row that is missing, or −1. After NEED_ROW, the next call repeats what this one
+    did since its last step.
+
     Parameters
     ----------
     s : PairState
@@ -624,17 +622,9 @@ def run(
         Slot of each row, or −1.
     used : (n_slots,) int64
         Stamp of the last use of each slot; written here, read by the row cache.
-    rule, tol : int, float
-        Stop when max_up g − min_low g ≤ tol.
     max_steps : int
         Most steps of this call. Multiples of REFRESH do not change results; after any other number
         of steps the copies are rebuilt once more.
-
-    Returns
-    -------
-    status, row : int
-        CONVERGED, STEPS_SPENT, NEED_ROW or STALLED; the row that is missing, or −1.
-        After NEED_ROW, the next call repeats what this one did since its last step.
     """
     return _ADVANCE[rule](s, rows, slots, used, tol, max_steps)
 
@@ -713,6 +703,9 @@ def run_each(
 ) -> None:
     """Solve small problems, one after the other, by the second-order rule.
 
+    `n_groups` is 2 if the sum of the variables of each group of rows is constant, else 1. `memory`
+    holds kernel rows and has at least values_of(m) values.
+
     Parameters
     ----------
     grams : (q, q), (q, r) and (r, r) float64
@@ -722,20 +715,12 @@ def run_each(
         second group.
     box : (p, 3, ≥ m) float64
         Linear term, lower and upper bound of the rows of the first group and then of the second.
-    n_groups : int
-        1, or 2 if the sum of the variables of each group of rows is constant.
-    tol : float
-        As for `run`.
     max_steps : int
         Most steps of all problems together; a problem that would exceed it is not begun.
-    memory : (≥ values_of(m),) float32
-        For kernel rows.
     alpha : (p, ≥ m) float64
         Start, replaced by the result.
-    steps : (p,) int64
-        Steps taken; −1 if not begun.
-    reached : (p,) bool
-        Whether the tolerance is reached.
+    steps, reached : (p,) int64, bool
+        Steps taken, −1 if not begun; whether the tolerance `tol` of `run` is reached.
     """
     left = max_steps
     for p in range(spans.shape[0]):

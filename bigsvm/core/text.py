@@ -158,12 +158,8 @@ def _two_product(a: float, b: float) -> tuple[float, float]:
 def scale_by_ten(mantissa: int, exponent: int) -> tuple[float, bool]:
     """``mantissa * 10**exponent``, and whether it is certain to be correctly rounded.
 
-    Parameters
-    ----------
-    mantissa : int64
-        0 ≤ mantissa < 10**18.
-    exponent : int64
-        Any; uncertain outside -22 … 22 (unless the mantissa is 0).
+    The mantissa is at least 0 and below 10**18. The result is uncertain for exponents outside -22 …
+    22, unless the mantissa is 0.
     """
     if mantissa == 0:
         return 0.0, True
@@ -337,6 +333,8 @@ def parse(
 ) -> tuple[int, int]:
     """Parse whole lines into arrays, up to the first line that cannot be read.
 
+    Returns a `TextFault`, and where in `text` it is. `counts` covers what comes before it.
+
     Parameters
     ----------
     text : (n_bytes,) uint8
@@ -358,11 +356,6 @@ def parse(
         Values of at least this size do not fit the type of `values`.
     strict : int
         1 to stop at comments, empty lines and qid, else 0.
-
-    Returns
-    -------
-    problem, offset : int
-        A `TextFault`, and where in `text` it is. `counts` covers what comes before it.
     """
     n_rows = 0
     n_entries = 0

@@ -117,20 +117,18 @@ def find_columns(
 ) -> int:
     """Find column numbers in a list; returns the place of a wrong number, or −1 if there is none.
 
+    With `spread` 0, a number that is not listed is wrong; a number out of range is always wrong.
+
     Parameters
     ----------
-    indices : (n,) integers
     columns : (m,) integers
-        Ascending.
+        The list, ascending.
     starts : (b + 1,) int32
         Entry i is the place in `columns` of the first number with ``number >> shift >= i``.
-    shift : int
     out : (n,) int32
-        Place p of each number in the list, or where it would be inserted. With `spread`, the result
-        is ``2 p + 1`` for listed numbers and ``2 p`` for others, which keeps the order and keeps
-        the two apart.
-    spread : int
-        0 or 1. With 0, a number that is not listed is wrong; a number out of range is always wrong.
+        Place p of each number in the list, or where it would be inserted. With `spread` 1, the
+        result is ``2 p + 1`` for listed numbers and ``2 p`` for others, which keeps the order and
+        keeps the two apart.
     """
     for k in range(indices.shape[0]):
         column = indices[k]
@@ -163,18 +161,9 @@ def add_entries(
     minima: NDArray[np.float64],
     maxima: NDArray[np.float64],
 ) -> bool:
-    """Add entries, in their order, to the sums of their columns.
+    """Add entries, in their order, to the sums of their columns; False if a column is out of range.
 
-    Parameters
-    ----------
-    columns, values : (nnz,)
-    filled, sums, minima, maxima : (n_columns,)
-        Number of entries of each column, their sum, the least and the largest.
-
-    Returns
-    -------
-    bool
-        False if a column is out of range; then some entries have been added.
+    Then some entries have been added. `filled` is the number of entries of each column.
     """
     for k in range(columns.shape[0]):
         # Unsigned, a negative number is too large.
