@@ -30,10 +30,7 @@ class Climbs(Protocol):
     def climbing(self, fits: Callable[[int], bool]) -> I8:
         """Rows that are to go uphill together before the next steps, (q,); often none.
 
-        Parameters
-        ----------
-        fits : callable
-            Whether there is memory for a number of values of 4 bytes.
+        `fits` tells whether there is memory for a number of values of 4 bytes.
         """
 
     def climb(self, places: I8, gram: F4, *, tol: float) -> F8:
@@ -47,14 +44,9 @@ class Climbs(Protocol):
 
 
 class Leap(NamedTuple):
-    """Where a leap leads.
+    """Where a leap leads: a target, as `Leaps.land` wants it, and a change, (m,) or (m, k).
 
-    Attributes
-    ----------
-    target : float64
-        As `Leaps.land` wants it.
-    change : (m,) or (m, k) float64
-        What makes outputs, less what it is at the origin.
+    The change is what makes outputs, less what it is at the origin.
     """
 
     target: F8
@@ -70,12 +62,8 @@ class Leaps(Protocol):
     def leap(self, origin: tuple[F8, F8], factor: F8, *, tol: float) -> Leap | None:
         """Find the optimum without steps; None if the method fails.
 
-        Parameters
-        ----------
-        origin : two of float64
-            `Steps.alpha` and `Steps.gradient` where steps began.
-        factor : (m, r) float64
-            L of ``L Lᵀ = K``; overwritten.
+        The origin is `Steps.alpha` and `Steps.gradient` where steps began. The factor, (m, r), is L
+        of ``L Lᵀ = K``; it is overwritten.
         """
 
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
@@ -97,15 +85,7 @@ class StepsTogether(Protocol):
         """Rank of a kernel that is near enough; 0 if there is none."""
 
     def model_optimum(self, model: LowRank, alpha: F8, gradient: F8, rows: I8) -> F8:
-        """Alpha of `rows` at the optimum, if K were what the model is.
-
-        Parameters
-        ----------
-        model : LowRank
-            Model of the kernel matrix of these rows.
-        alpha, gradient
-            Where they stand.
-        """
+        """Alpha of `rows` at the optimum, if K were what the model is; they stand at this alpha."""
 
 
 class Searched(Protocol):
@@ -118,8 +98,5 @@ class Searched(Protocol):
     def energy(self, value: float, *, is_exact: bool = False) -> float:
         """Return R from its computed value, but not less than the ridge makes it.
 
-        Raises
-        ------
-        ParameterError
-            The value is less than that by more than rounding.
+        A value that is less by more than rounding is refused.
         """

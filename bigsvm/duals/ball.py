@@ -107,10 +107,7 @@ class Solver(StrEnum):
 class BallFormulation(Formulation):
     """The points of a ball: a row has one variable, on the side of its y, with ridge 1 / C_i.
 
-    Attributes
-    ----------
-    C : float
-        C_i of a row of weight 1.
+    C is the C_i of a row of weight 1.
     """
 
     sums_are_bound = False
@@ -225,19 +222,9 @@ class L2OneClass(BallFormulation):
 class BallDual(BoxDual):
     """`BoxDual` of a ball: its search, and what a certificate says of it besides the KKT gap.
 
-    Parameters
-    ----------
-    rule : int
-        As `BoxDual` has it.
-    solver : Solver
-        Solver of sampled searches.
-    largest : float
-        D, the largest K̃_ii.
-    lack : callable, optional
-        → what models of rank 1, 2, … lack of K_ii, on average (`gram.low_rank.lack`); without it
-        rows never step together.
-    tol : float
-        ε: `ball_tol`.
+    `solver` is that of sampled searches, `largest` is D, the largest K̃_ii, and `tol` is ε,
+    `ball_tol`. `lack` gives what models of rank 1, 2, … lack of K_ii, on average
+    (`gram.low_rank.lack`); without it rows never step together.
     """
 
     formulation: BallFormulation
@@ -322,10 +309,7 @@ class BallDual(BoxDual):
     def energy(self, value: float, *, is_exact: bool = False) -> float:
         """Return R from its computed value, but not less than the ridge makes it.
 
-        Raises
-        ------
-        ParameterError
-            The value is less than that by more than rounding.
+        A value that is less by more than rounding is refused.
         """
         if not value >= 0.5 * self._least - (0.0 if is_exact else ROUNDING * self.largest):
             raise ParameterError(

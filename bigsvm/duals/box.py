@@ -91,15 +91,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class BoxDual(Dual[Optimality]):
-    """The dual of problems whose variables live in boxes.
-
-    Parameters
-    ----------
-    shrinking : bool
-        Whether it `shrinks`.
-    rows_at_once, in_float64
-        As `Dual` has them.
-    """
+    """The dual of problems whose variables live in boxes."""
 
     formulation: Formulation
     rule: int = smo.SECOND_ORDER

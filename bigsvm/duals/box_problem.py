@@ -41,10 +41,7 @@ class Segment(NamedTuple):
 class Finished(NamedTuple):
     """A decision function ``scale · Σ β_t k(x, x_t) + intercept``, and what was found beside it.
 
-    Attributes
-    ----------
-    found : dict
-        ``rho`` or ``epsilon``, where the formulation chooses it.
+    That is ``rho`` or ``epsilon``, where the formulation chooses it.
     """
 
     scale: float
@@ -117,12 +114,7 @@ class Formulation(Problem):
         return None
 
     def check(self) -> None:
-        """Refuse a problem without a feasible point.
-
-        Raises
-        ------
-        ParameterError
-        """
+        """Refuse a problem without a feasible point."""
 
     def finish(self, thresholds: tuple[float, ...]) -> Finished:
         """Read the decision function off the thresholds of the groups."""
@@ -130,14 +122,10 @@ class Formulation(Problem):
 
 
 class Extremes(NamedTuple):
-    """Extremes of the gradient in a group of variables.
+    """Extremes of the gradient in a group, over the variables that may rise and that may fall.
 
-    Attributes
-    ----------
-    max_up, min_low : float
-        Extremes of the gradient over the variables that may rise and that may fall.
-    threshold : float
-        Mean gradient of the free variables, or the middle of the two extremes, or the one there is.
+    The threshold is the mean gradient of the free variables, or the middle of the two extremes, or
+    the one there is.
     """
 
     max_up: float

@@ -77,16 +77,8 @@ class Cooling(IntEnum):
 class CrammerSinger(Problem):
     """The problem of the module's docstring.
 
-    Attributes
-    ----------
-    label : (n,) int32
-        Class of each row, in 0 … n_classes − 1.
-    n_classes : int
-        k, 2 or more.
-    C : float
-        1 / β.
-    fit_intercept : bool
-        Whether 1 is added to the kernel.
+    `label`, (n,), is the class of each row, in 0 … n_classes − 1. C is 1 / β. If `fit_intercept`, 1
+    is added to the kernel.
     """
 
     name = "crammer-singer"
@@ -157,12 +149,10 @@ class Violations(NamedTuple):
     n_support, n_bounded, n_free : int
         Rows with a coefficient; those of them that can move one way only, α_y being C_i and one
         other −C_i; and rows that can move either way.
-    linear_term : float
-        ``Σ α_i,y_i``.
+    linear_term, slack : float
+        ``Σ α_i,y_i`` and ``Σ C_i ξ_i``.
     outputs_term : float
         ``Σ α_i·f_i``, from outputs f: as exact as these are.
-    slack : float
-        ``Σ C_i ξ_i``.
     """
 
     gap: float
@@ -231,12 +221,7 @@ class _RowPart(NamedTuple):
 class CrammerSingerDual(Dual[Violations]):
     """The dual of problems whose rows have their variables on a simplex each.
 
-    Parameters
-    ----------
-    cooling : Cooling
-        Cooling of the order ``active``.
-    seed : int
-        Seed of the order ``random``.
+    `cooling` is that of the order ``active``, `seed` that of the order ``random``.
     """
 
     formulation: CrammerSinger

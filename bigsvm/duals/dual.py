@@ -75,14 +75,9 @@ NO_PAIR = np.full(2, -1, np.int64)
 class Point(NamedTuple):
     """Where steps on a working set are: all that a resumed run needs to continue to the same bits.
 
-    Attributes
-    ----------
-    alpha, gradient : (m,) or (m, …) float64
-        In the shape that the dual has alpha in; the gradient is that at exactly this alpha.
-    last : (2,) int64, or more
-        What else the steps need, such as the last pair; −1 before the first step.
-    n_done : int
-        Steps taken.
+    alpha and gradient are (m,) or (m, …), in the shape that the dual has alpha in; the gradient is
+    that at exactly this alpha. `last`, (2,) or more, is what else the steps need, such as the last
+    pair; −1 before the first step. `n_done` steps were taken.
     """
 
     alpha: F8
@@ -179,10 +174,7 @@ class Dual(ABC, Generic[StandingT]):
     def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> StandingT:
         """Return the standing of alpha and outputs of the first m rows, or of `rows`, (m,) int64.
 
-        Raises
-        ------
-        DataError
-            An output is not finite: sums of kernel values have left float32.
+        An output that is not finite is refused: sums of kernel values have left float32.
         """
 
     def proof(
@@ -227,14 +219,8 @@ class Dual(ABC, Generic[StandingT]):
     ) -> Scores:
         """Score the first m rows, or `rows`, (m,), by what `select` chooses them by.
 
-        Parameters
-        ----------
-        alpha, outputs
-            Values of the rows that are scored.
-        standing : Standing
-            Standing of this point.
-        tol : float
-            A row violates if its gradient is on the wrong side by more than this.
+        alpha and outputs are those of these rows. A row violates if its gradient is on the wrong
+        side by more than `tol`.
         """
 
     def select(
@@ -250,38 +236,23 @@ class Dual(ABC, Generic[StandingT]):
     def begin(self, start: Point, rows: I8, *, diagonal: F8) -> Steps:
         """Return the steps on the working set `rows`, (m,), at their start or where they continue.
 
-        Parameters
-        ----------
-        rows : (m,) int64
-        diagonal : (m,) float64
-            Kernel values of the rows with themselves.
+        The diagonal, (m,), is the kernel values of the rows with themselves.
         """
 
     @abstractmethod
     def infeasible(self, alpha: F8, *, rows: I8 | None = None, adds_up: bool = True) -> str:
         """Describe why a point is infeasible beyond rounding; an empty string if it is feasible.
 
-        Parameters
-        ----------
-        alpha
-            Variables of the first rows, or of `rows`.
-        rows : (m,) int64, optional
-        adds_up : bool
-            Whether to check the equality constraints too, as if these rows were all rows.
+        alpha has the variables of the first rows, or of `rows`. If it `adds_up`, equality
+        constraints are checked too, as if these rows were all rows.
         """
 
     @abstractmethod
     def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
-        """Whether `last` is a value from which `begin` can continue.
+        """Whether `begin` can continue from `last`, that of a `Point` of an interrupted run.
 
-        Parameters
-        ----------
-        last : int64
-            `Point.last` of an interrupted run.
-        size : int
-            Number of rows of the working set.
-        sets : sequence of int, optional
-            Number of rows of the working set of each function, if each has its own.
+        The working set has `size` rows. If each function has one of its own, `sets` are their
+        numbers of rows.
         """
 
     @abstractmethod
@@ -290,14 +261,8 @@ class Dual(ABC, Generic[StandingT]):
 
         They include every row that may violate by more than `tol`, or as much as any, and where
         there are thresholds, free rows and rows that may be on the wrong side of one. For a ball
-        the array is empty if the gap is at most `tol` in any case.
-
-        Parameters
-        ----------
-        alpha, outputs
-            Alpha and outputs of all rows.
-        error : float
-            By how much any output may be wrong.
+        the array is empty if the gap is at most `tol` in any case. alpha and outputs are those of
+        all rows.
         """
 
     @abstractmethod
@@ -306,12 +271,6 @@ class Dual(ABC, Generic[StandingT]):
     ) -> F8 | None:
         """Solve for all rows that are not at a bound together, by Newton's method.
 
-        Returns the new alpha of all rows; None if too many rows are free.
-
-        Parameters
-        ----------
-        alpha, outputs
-            Alpha and outputs of all rows, in float64.
-        standing : Standing
-            Standing of this point.
+        alpha and outputs are those of all rows, in float64. Returns the new alpha of all rows; None
+        if too many rows are free.
         """

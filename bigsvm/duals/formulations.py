@@ -42,14 +42,9 @@ class Signs(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Formulation):
-    """Two classes.
+    """Two classes; `class_weight` has the weights of the negative and the positive one.
 
-    Attributes
-    ----------
-    sign : (n,) int8
-        y, +1 or −1; looked at by ``sign[rows]`` only.
-    class_weight : tuple of float
-        Weights of the negative and the positive class.
+    `sign`, (n,), is y, +1 or −1; it is looked at by ``sign[rows]`` only.
     """
 
     sign: Signs = field(metadata=recorded_in(FingerprintEntry.LABELS))
@@ -285,10 +280,7 @@ class OneClass(Formulation):
 class Regression(Formulation):
     """Two variables a row, in [0, C_i] and [−C_i, 0]; ``C_i = C · sample weight``.
 
-    Attributes
-    ----------
-    target : (n,) float64
-        z.
+    z is `target`, (n,).
     """
 
     n_faces = 2

@@ -64,20 +64,11 @@ def is_last_of_sets(functions: Sequence[Formulation], last: I8, sizes: Sequence[
 
 
 class FunctionSteps(Steps):
-    """Pair steps of k functions: in rounds, one function after the other.
+    """Pair steps of k functions, each with a dual: in rounds, one function after the other.
 
     A round takes each function to the gap of the round. A kernel row serves all functions while it
     is in memory. When a function misses a row, the rows that all functions together want most are
-    fetched.
-
-    Parameters
-    ----------
-    duals : sequence of BoxDual
-        One for each function.
-    start : Point
-        Its `last` is (3 k + 3,); anything shorter counts as none.
-    rows : (m,) int64
-    diagonal : (m,) float64
+    fetched. `last` of the start is (3 k + 3,); anything shorter counts as none.
     """
 
     def __init__(self, duals: Sequence[BoxDual], start: Point, rows: I8, *, diagonal: F8) -> None:

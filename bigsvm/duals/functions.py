@@ -105,12 +105,8 @@ class WeightedFunctions(Functions):
     Rows without weight in a function have no part in it: their variables are 0. What follows from
     the weights, such as balanced weights of the classes, is each function's own.
 
-    Attributes
-    ----------
-    sample_weight : (n,) float64
-        Largest weight of each row in any function.
-    problems : tuple of Formulation
-        One for each function: of the same rows and labels, with weights of its own.
+    `problems`, one for each function, have the same rows and labels. `sample_weight` is the largest
+    weight of each row in any function.
     """
 
     name = "weighted functions"
@@ -147,10 +143,8 @@ class WeightedFunctions(Functions):
 class Standings(NamedTuple):
     """Standing of a point in each function.
 
-    Attributes
-    ----------
-    n_support, n_free : int
-        Rows with a coefficient in any function, and rows that are free in any.
+    `n_support` and `n_free` count rows with a coefficient in any function, and rows that are free
+    in any.
     """
 
     functions: tuple[Optimality, ...]
@@ -185,13 +179,7 @@ class Standings(NamedTuple):
 
 @dataclass(frozen=True)
 class FunctionsDual(Dual[Standings]):
-    """The duals of the functions, as one.
-
-    Parameters
-    ----------
-    duals : tuple of BoxDual
-        One for each function.
-    """
+    """The duals of the functions, as one."""
 
     formulation: Functions
     duals: tuple[BoxDual, ...]

@@ -67,16 +67,11 @@ SQUARES = 4
 
 
 class BoxVariables(NamedTuple):
-    """Some variables of each of m rows, one in each of S segments.
+    """Some variables of each of m rows, one in each of S segments: arrays are (S, m).
 
-    Attributes
-    ----------
-    linear, lower, upper, ridge : (S, m) float64
-        Bounds may be infinite, and equal: a variable without room stays where it is.
-    alpha : (S, m) float64
-        A feasible point.
-    groups : (S,) int64, optional
-        Which variables keep their sum together; None where none do.
+    Bounds may be infinite, and equal: a variable without room stays where it is. alpha is a
+    feasible point. Segments of the same number in `groups`, (S,), keep their sum together; None
+    where no sum is kept.
     """
 
     linear: F8
@@ -116,11 +111,7 @@ class _Point(NamedTuple):
 class System:
     """``(Θ + K) v = w``; see the module's docstring.
 
-    Parameters
-    ----------
-    factor : (m, r) float64
-    theta : (S, m) float64
-        Infinite of variables that stay.
+    The factor is (m, r). theta, (S, m), is infinite for variables that stay.
     """
 
     def __init__(self, factor: F8, theta: F8) -> None:
@@ -156,12 +147,8 @@ class System:
 def interior_point(factor: F8, variables: BoxVariables, *, tol: float) -> F8 | None:
     """Find the optimum, (S, m); None if no variable can move, or the method fails.
 
-    Parameters
-    ----------
-    factor : (m, r) float64
-        L. Its rows may be shifted where all sums are given.
-    tol : float
-        KKT gap that is wanted.
+    The factor, (m, r), is L; its rows may be shifted where all sums are given. `tol` is the KKT gap
+    that is wanted.
     """
     movable = variables.upper > variables.lower
     if not movable.any():

@@ -39,17 +39,10 @@ ENOUGH = 1e-4
 def box_optimum(
     model: LowRank, *, alpha: F8, gradient: F8, lower: F8, upper: F8, ridge: F8 | float
 ) -> F8:
-    """Find ``α + Δ``, (m,), within the box.
+    """Find ``α + Δ``, (m,), within the box, from where the m variables stand.
 
-    Parameters
-    ----------
-    model : LowRank
-        Model of the rows of the m variables.
-    alpha, gradient : (m,) float64
-        Where they stand.
-    lower, upper : (m,) float64
-    ridge : (m,) float64, or float
-        S less the model's own rest; more than 0 where there is room between the bounds.
+    The model is that of their rows. The ridge is S less the model's own rest; it is more than 0
+    where there is room between the bounds.
     """
     stiff = np.where(lower < upper, model.rest + ridge, 1.0)
     wanted = stiff * alpha + gradient

@@ -66,9 +66,7 @@ class Matrix(Protocol):
     def solver(self, rows: I8, ridge: F8) -> Callable[[F8], F8]:
         """Return what solves ``(K + diag(ridge)) v = w`` among r rows, about; w and v are (r, q).
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError
+        Raises numpy.linalg.LinAlgError where it cannot.
         """
 
 
@@ -123,24 +121,11 @@ def newton(
     tol: float,
     max_rounds: int = sys.maxsize,
 ) -> tuple[F8, F8, int]:
-    """Find the optimum from a feasible point.
+    """Find the optimum from a feasible point of m variables, to the KKT gap `tol`.
 
-    Parameters
-    ----------
-    segment : Segment
-        Box and ridge of the m variables.
-    alpha, gradient : (m,) float64
-    keeps_sum : bool
-        Whether Σ α stays as it is.
-    tol : float
-        KKT gap that is wanted.
-
-    Returns
-    -------
-    alpha, gradient : (m,) float64
-        The best point that was met, with an objective larger than at the start; the start where
-        there is none.
-    n_rounds : int
+    If it `keeps_sum`, Σ α stays as it is. Returns alpha and gradient, (m,), of the best point that
+    was met, with an objective larger than at the start, or of the start where there is none; and
+    the number of rounds.
     """
     best, done = _Best(alpha, gradient, 0.0, np.inf), 0
     largest = matrix.largest()

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 class OneClassSigns:
-    """Signs: +1 for rows of one class, −1 for the others; computed when read, not kept.
-
-    Parameters
-    ----------
-    label : (n,) int32
-    """
+    """Signs: +1 for rows of one class, −1 for the others; computed when read, not kept."""
 
     def __init__(self, label: I4, positive: int) -> None:
         self._label, self._positive = label, positive
@@ -49,21 +44,11 @@ class MakeFunction(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class OneVsRest(Functions):
-    """The problems of all functions.
+    """The problems of all functions, made by `make`.
 
-    Attributes
-    ----------
-    label : (n,) int32
-        Class of each row, in 0 … k − 1.
-    class_weight : tuple of (float, float)
-        Weights of the rest and of the class, for each of the k functions.
-    make : callable
-        Makes the problem of a function.
-
-    Raises
-    ------
-    DataError
-        A class without a row of positive weight, or without any other.
+    `label`, (n,), is the class of each row, in 0 … k − 1. `class_weight` has the weights of the
+    rest and of the class, for each of the k functions. A class without a row of positive weight, or
+    without any other, is refused.
     """
 
     name = "one against the rest"

@@ -38,16 +38,9 @@ the rows from the origin of the kernel's space, which float32 kernel values do n
 
 
 class PairSteps(Steps):
-    """The state of pair steps, laid out for `bigsvm.core.smo`.
+    """The state of pair steps, laid out for `bigsvm.core.smo`, which numbers the rules.
 
-    Parameters
-    ----------
-    rule : int
-        How pairs are chosen, as `bigsvm.core.smo` numbers it.
-    start : Point
-        Its `last` is the last pair, (2,), from which HMG goes on.
-    rows : (m,) int64
-    diagonal : (m,) float64
+    `last` of the start is the last pair, (2,), from which HMG goes on.
     """
 
     def __init__(
@@ -146,12 +139,7 @@ class PairSteps(Steps):
     def advance(
         self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int
     ) -> tuple[int, int]:
-        """Take pair steps; see `bigsvm.core.smo.run`.
-
-        Raises
-        ------
-        EndlessError
-        """
+        """Take pair steps; see `bigsvm.core.smo.run`. Raises `EndlessError` if they have no end."""
         progress = smo.run(self.state, rows, slots, used, self._rule, tol, max_steps)
         if self._linear is not None and self._is_endless(self._linear):
             raise EndlessError

@@ -18,13 +18,9 @@ SCAN_ROWS = 1 << 15
 class Crowd(NamedTuple):
     """What is chosen where more rows are free or violate than one working set holds.
 
-    Attributes
-    ----------
-    capacity : int
-        Most rows that are chosen then, in place of those of a working set.
-    near : callable, optional
-        Kernel values, (n,) float64, of all rows with the one at a place. With it those of a crowd
-        that are nearest to one of them are chosen.
+    At most `capacity` rows are chosen then, in place of those of a working set. `near` gives kernel
+    values, (n,), of all rows with the one at a place. With it those of a crowd that are nearest to
+    one of them are chosen.
     """
 
     capacity: int
@@ -36,18 +32,15 @@ class Wanted(NamedTuple):
 
     Attributes
     ----------
-    capacity : int
-        Most rows, 2 or more.
-    smallest : int
-        Fewest rows, if the problem has that many.
+    capacity, smallest : int
+        Most rows, 2 or more; fewest rows, if the problem has that many.
     fill : float
         Number of chosen rows as a multiple of the free and violating rows.
     tol : float
         A row violates if its gradient is on the wrong side by more than this.
-    band : tuple
-        Fewest and most rows that are made up by those close to violating.
-    margin : float
-        How close, in the gradient.
+    band, margin : tuple, float
+        Fewest and most rows that are made up by those close to violating; how close, in the
+        gradient.
     crowd : Crowd, optional
         What is chosen where free and violating rows are more than `capacity`.
     """
@@ -65,18 +58,10 @@ class Wanted(NamedTuple):
 class Scores(NamedTuple):
     """What rows are chosen by.
 
-    Attributes
-    ----------
-    score : (m,) float32
-        By how much each row violates; negative if it does not.
-    asked, free : (m,) bool
-        Rows that are free or violate, and those that are free.
-    above : (m,) bool
-        On which side of the threshold each row violates.
-    worst : list of list of int
-        Places of the worst rows of each function, the worst function first.
-    n_free : int
-        Free variables.
+    `score`, (m,), is by how much each row violates; it is negative if the row does not. `asked` are
+    rows that are free or violate, `free` those that are free. `above` tells on which side of the
+    threshold each row violates. `worst` has the places of the worst rows of each function, the
+    worst function first. `n_free` counts free variables.
     """
 
     score: F4

@@ -39,16 +39,10 @@ def polish_rows(
     alpha: F8,
     outputs: F8,
 ) -> F8:
-    """Polish the alpha of `rows`; all others are fixed.
+    """Polish the alpha, (m,) or (m, faces), of `rows`; all others are fixed.
 
-    Parameters
-    ----------
-    rows : (m,) int64
-    gram : (m, m) float64
-        Kernel values among them.
-    alpha : (m,) or (m, faces) float64
-    outputs : (m,) float64
-        F of the whole problem's alpha.
+    `gram`, (m, m), has the kernel values among them; outputs, (m,), are f of the whole problem's
+    alpha.
     """
     rest = outputs - gram @ formulation.per_output(alpha)
     segments = formulation.segments(rows)
@@ -75,15 +69,9 @@ def polish_rows(
 def polish_simplexes(of_label: Mask, bounds: F8, gram: F8, alpha: F8, gradient: F8) -> F8:
     """Polish rows that have k variables of sum 0 each; all others are fixed.
 
-    Parameters
-    ----------
-    of_label : (m, k) bool
-        The class of each row, whose variable is at most the row's bound; others are at most 0.
-    bounds : (m,) float64
-    gram : (m, m) float64
-        Kernel values among the rows.
-    alpha, gradient : (m, k) float64
-        A feasible point, and the gradient there.
+    `of_label`, (m, k), is the class of each row, whose variable is at most the row's bound; others
+    are at most 0. `gram`, (m, m), has the kernel values among the rows. alpha, (m, k), is a
+    feasible point, and the gradient is that there.
     """
     m, k = alpha.shape
     box = Box(
@@ -113,21 +101,9 @@ def polish(
     and goes along d to where the objective is largest or the box ends. Once their gradients are
     equal, the worst violator is freed; where nothing of its group is free, the worst pair.
 
-    Parameters
-    ----------
-    gram : (m, m) float64
-        Q among the variables.
-    box : Box
-        Their linear term and bounds.
-    alpha : (m,) float64
-        A feasible point.
-    groups : (m,) int64, optional
-        From 0 on; one group, if not given.
-
-    Returns
-    -------
-    (m,) float64
-        A feasible point with the same sums and at least the same objective.
+    `gram`, (m, m), is Q among the variables. alpha, (m,), is a feasible point. Groups are numbered
+    from 0 on; there is one, if they are not given. Returns a feasible point with the same sums and
+    at least the same objective.
     """
     linear, lower, upper = box
     groups = np.zeros(len(alpha), np.int64) if groups is None else groups

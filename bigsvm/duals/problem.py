@@ -23,15 +23,8 @@ if TYPE_CHECKING:
 class EarlierModel(NamedTuple):
     """A model of the same rows that a problem can start from.
 
-    Attributes
-    ----------
-    rows : (p,) int64
-        Its support vectors.
-    coefficients : (p,) or (p, k) float64
-    C, rho : float or None
-        As it was trained with, and as its certificate has it.
-    bounds : (p,) float64 or None
-        As its problem had them, if it keeps them.
+    Its p support vectors are `rows`, with coefficients (p,) or (p, k). C is as it was trained with,
+    rho as its certificate has it, and `bounds`, (p,), as its problem had them, if it keeps them.
     """
 
     rows: I8
@@ -58,10 +51,7 @@ def recorded_in(entry: FingerprintEntry) -> dict[str, FingerprintEntry]:
 class Problem(ABC):
     """One training problem: weights of the rows, and what subclasses add.
 
-    Attributes
-    ----------
-    sample_weight : (n,) float64 or None
-        A row without weight has no part in the problem.
+    A row without weight has no part in the problem.
     """
 
     name: ClassVar[str]
@@ -122,12 +112,8 @@ class Problem(ABC):
     def chosen(self) -> dict[str, Any]:
         """Parameters of the problem by name.
 
-        A checkpoint records them, so that it is not resumed with other values.
-
-        Raises
-        ------
-        CheckpointError
-            A field is neither a plain value nor recorded in an entry.
+        A checkpoint records them, so that it is not resumed with other values. So a field must be a
+        plain value, or be recorded in an entry.
         """
         parameters = {}
         for name in self.chosen_names():
@@ -165,12 +151,8 @@ class Problem(ABC):
     def summed(self, rows: I4 | I8, starts: I8) -> Self:
         """Return the problem of variables that each stand for some equal rows.
 
-        Parameters
-        ----------
-        rows : (m,) integers
-            Rows of the first variable, then of the second, …
-        starts : (n + 1,) int64
-            Where the rows of each variable begin, and where the last ones end.
+        `rows` are those of the first variable, then of the second, …; `starts`, (n + 1,), is where
+        those of each variable begin, and where the last ones end.
         """
         first = self.take(rows[starts[:-1]])
         if len(starts) - 1 == len(rows):

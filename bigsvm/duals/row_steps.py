@@ -45,17 +45,9 @@ def is_last(last: I8, *, in_turn: bool) -> bool:
 
 
 class RowSteps(Steps):
-    """The state of row steps, laid out for `bigsvm.core.crammer_singer`.
+    """The state of row steps, laid out for `bigsvm.core.crammer_singer`, which numbers the orders.
 
-    Parameters
-    ----------
-    bounds : (m,) float64
-    label : (m,) int32
-    solver, order, cooling : int
-        As `bigsvm.core.crammer_singer` numbers them.
-    seed : int
-        Seed of the order ``random``.
-    diagonal : (m,) float64
+    The seed is that of the order ``random``.
     """
 
     def __init__(
