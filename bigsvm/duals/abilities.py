@@ -85,7 +85,7 @@ class StepsTogether(Protocol):
         """Rank of a kernel that is near enough; 0 if there is none."""
 
     def model_optimum(self, model: LowRank, alpha: F8, gradient: F8, rows: I8) -> F8:
-        """Alpha of `rows` at the optimum, if K were what the model is; they stand at this alpha."""
+        """Alpha of `rows` at the optimum, if K among them were what the model is."""
 
 
 class Searched(Protocol):
@@ -98,5 +98,5 @@ class Searched(Protocol):
     def energy(self, value: float, *, is_exact: bool = False) -> float:
         """Return R from its computed value, but not less than the ridge makes it.
 
-        A value that is less by more than rounding is refused.
+        A value that is less than that by more than rounding is refused.
         """

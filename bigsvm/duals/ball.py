@@ -107,7 +107,7 @@ class Solver(StrEnum):
 class BallFormulation(Formulation):
     """The points of a ball: a row has one variable, on the side of its y, with ridge 1 / C_i.
 
-    C is the C_i of a row of weight 1.
+    `C` is C_i of a row of weight 1.
     """
 
     sums_are_bound = False
@@ -309,7 +309,7 @@ class BallDual(BoxDual):
     def energy(self, value: float, *, is_exact: bool = False) -> float:
         """Return R from its computed value, but not less than the ridge makes it.
 
-        A value that is less by more than rounding is refused.
+        A value that is less than that by more than rounding is refused.
         """
         if not value >= 0.5 * self._least - (0.0 if is_exact else ROUNDING * self.largest):
             raise ParameterError(

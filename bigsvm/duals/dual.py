@@ -249,10 +249,10 @@ class Dual(ABC, Generic[StandingT]):
 
     @abstractmethod
     def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
-        """Whether `begin` can continue from `last`, that of a `Point` of an interrupted run.
+        """Whether `begin` can continue from `last`, the `Point.last` of an interrupted run.
 
-        The working set has `size` rows. If each function has one of its own, `sets` are their
-        numbers of rows.
+        The working set has `size` rows. `sets` has the sizes of the functions' working sets, if
+        each has its own.
         """
 
     @abstractmethod

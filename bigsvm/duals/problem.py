@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class EarlierModel(NamedTuple):
     """A model of the same rows that a problem can start from.
 
-    Its p support vectors are `rows`, with coefficients (p,) or (p, k). C is as it was trained with,
-    rho as its certificate has it, and `bounds`, (p,), as its problem had them, if it keeps them.
+    `rows`, (p,), are its support vectors, with coefficients (p,) or (p, k). `C` and `bounds`, (p,),
+    are as its problem had them; bounds are None where they were not kept. `rho` is as its
+    certificate has it.
     """
 
     rows: I8
