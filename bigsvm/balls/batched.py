@@ -55,9 +55,8 @@ class Farthest(NamedTuple):
 
     Attributes
     ----------
-    indices : (n_samples, k) int64
-    products : (n_samples, k) float64
-        ``(K̃a)_i``; the least are the farthest.
+    indices, products : (n_samples, k) int64, float64
+        The rows, and their ``(K̃a)_i``; the least are the farthest.
     of_core : (n_samples,) float64
         Least product of the rows of a sample that are in the core set already.
     blocks : list

@@ -40,24 +40,8 @@ class CoreSet:
     As many kernel rows as memory has room for are kept; of others, the one used least recently is
     given up and computed again when a step needs it.
 
-    Parameters
-    ----------
-    dual : BallDual
-    tiles : KernelTiles
-        With the offset of the dual's formulation.
-    capacity : int
-        Most points.
-    n_values : int
-        Kernel values among the points that memory has room for.
-    is_sparse : bool
-        Whether rows are.
-
-    Attributes
-    ----------
-    points : sampled_steps.Points
-    kept : sampled_steps.KernelRows
-    counters : (N_COUNTERS,) int64
-        See `sampled_steps`.
+    There are at most `capacity` points, and memory for `n_values` kernel values among them. The
+    tiles have the offset of the dual's formulation. `counters` are those of `sampled_steps`.
     """
 
     def __init__(

@@ -53,10 +53,8 @@ def random_rows(
 
     Parameters
     ----------
-    source : RowSource
     block_bytes : int
         For the two blocks that exist at once.
-    seed : int
     position : int
         Rows that have been given out before.
     sample : int
@@ -65,8 +63,8 @@ def random_rows(
     most_held : int
         Most rows that are held between two passes over rows in no random order.
     weights : (n,) float64, optional
-        0 or more; a row of weight 2 counts as two rows, one of weight 0 is never drawn. Ignored
-        if all rows come in order.
+        0 or more; a row of weight 2 counts as two rows, one of weight 0 is never drawn. Ignored if
+        all rows come in order.
     """
     in_order = sample >= source.n_rows
     kind: type[RandomRows] = _ByPasses
@@ -82,14 +80,9 @@ def random_rows(
 
 
 class RandomRows(ABC):
-    """An endless sequence of random rows; see `random_rows`.
+    """An endless sequence of random rows, or of rows in their own order; see `random_rows`.
 
-    Parameters
-    ----------
-    in_order : bool
-        Whether the rows come in their own order.
-    size : int
-        Rows that are drawn together, of which at most `most_held` are held.
+    `size` rows are drawn together, of which at most `most_held` are held.
     """
 
     def __init__(

@@ -57,19 +57,11 @@ class FirstPoints(StrEnum):
 
 
 class Search(ABC):
-    """One sampled search.
+    """One sampled search, among rows that `bigsvm.balls.random_rows` draws from the source.
 
-    Parameters
-    ----------
-    source : RowSource
-        See `bigsvm.balls.random_rows` for how rows are drawn from it.
-    tiles : KernelTiles
-        With the offset of the dual's formulation.
-    parameters : TrainingParameters
-        A point is outside if it is farther from the centre than (1 + `ball_tol`) times the radius.
-        If full sweeps follow (`certify`), these do better than a search for very many points.
-    limits, listener, saver
-        As `Decomposition` has them.
+    The tiles have the offset of the dual's formulation. A point is outside if it is farther from
+    the centre than (1 + `ball_tol`) times the radius. If full sweeps follow (`certify`), these do
+    better than a search for very many points.
     """
 
     core: CoreSet
