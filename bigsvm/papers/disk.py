@@ -47,20 +47,11 @@ class DiskRows(RowTier):
     While the file has free slots it takes every row. Once it is full, a row offered gets in with a
     chance of 1/4, in place of a random row that was not read since it was last chosen (second
     chance). The least recently used row would be the wrong one to give up: rows are needed in
-    cycles, so the oldest row is needed next.
+    cycles, so the oldest row is needed next. The seed is for this choice; no result depends on it.
 
-    Parameters
-    ----------
-    below : RowTier or None
-        Brings rows that are not on disk; None if the tier is put `over` it later.
-    folder, n_variables, capacity_bytes, fingerprint
-        Of the file, as `RowFile` has them.
-    decision : TierDecision
-        Whether to keep rows. If not, no file is made, and all rows are fetched from the tier below.
-    queue_bytes : int
-        Memory for rows that wait to be written, at least one row and at most 64.
-    seed : int
-        For the choice of rows to give up; no result depends on it.
+    `below` is None if the tier is put `over` it later. The file is a `RowFile`. If the decision is
+    to keep no rows, no file is made, and all rows are fetched from the tier below. `queue_bytes` is
+    memory for rows that wait to be written, at least one row and at most 64.
 
     Attributes
     ----------
@@ -72,7 +63,6 @@ class DiskRows(RowTier):
         Rows on disk that were damaged, and slots without a valid variable.
     n_dropped : int
         Rows dropped because the queue was full.
-    bytes_read, bytes_written : int
     """
 
     def __init__(
@@ -332,12 +322,8 @@ class DiskRows(RowTier):
 class DiskCache(NamedTuple):
     """The disk tiers of a run: where kernel rows are kept, and how many bytes of them.
 
-    Attributes
-    ----------
-    fingerprint : mapping of str to str
-        What the rows depend on: data and kernel, not C or labels.
-    value_seconds : float
-        Time to compute a kernel value in a large tile, by all threads.
+    The fingerprint is what the rows depend on: data and kernel, not C or labels. `value_seconds` is
+    the time to compute a kernel value in a large tile, by all threads.
     """
 
     folder: Path

@@ -50,26 +50,13 @@ GROUP = PAGE // ENTRY.size
 class RowFile:
     """Slots of rows at offsets in a file, owned by this process until closed.
 
-    Parameters
-    ----------
-    folder : path
-        Made if absent; on a local disk, as locks are not reliable elsewhere.
-    fingerprint : mapping of str to str, or str
-        What the rows depend on: data, kernel, dtype and variables, not C or labels.
-    n_variables : int
-        Number of rows, n ≥ 1; each has n values of float32.
+    There are n ≥ 1 rows, each of n values of float32. The folder is made if absent; it is on a
+    local disk, as locks are not reliable elsewhere. The fingerprint is what the rows depend on:
+    data, kernel, dtype and variables, not C or labels. The file `is_new` if it did not exist, or
+    had no valid header.
 
-    Attributes
-    ----------
-    digests : (n_slots,) uint64
-    is_new : bool
-        Whether the file did not exist, or had no valid header.
-
-    Raises
-    ------
-    OSError
-        The file cannot be made, is in use by another process, or does not fit the disk or the
-        capacity.
+    OSError is raised if the file cannot be made, is in use by another process, or does not fit the
+    disk or the capacity.
     """
 
     def __init__(
@@ -170,12 +157,8 @@ class RowFile:
     def read(self, slot: int, variable: int, out: F4) -> bool:
         """Read a row to `out` (n_variables,); return whether it is the row written for `variable`.
 
-        Values that are not finite are refused too, as kernel rows are finite.
-
-        Raises
-        ------
-        OSError
-            The disk fails.
+        Values that are not finite are refused too, as kernel rows are finite. If the disk fails, an
+        OSError is raised.
         """
         rest, offset = out.data.cast("B"), self._row_offset(slot)
         while rest:
@@ -187,13 +170,7 @@ class RowFile:
         return is_as_written and bool(np.isfinite(out).all())
 
     def write(self, slot: int, variable: int, row: F4) -> None:
-        """Write `row` (n_variables,), then its entry.
-
-        Raises
-        ------
-        OSError
-            The disk is full or fails.
-        """
+        """Write `row` (n_variables,), then its entry; an OSError if the disk is full or fails."""
         digest = self._digest(variable, row)
         _write_all(self._descriptor, row.data.cast("B"), self._row_offset(slot))
         entry = ENTRY.pack(variable + 1, digest)

@@ -43,17 +43,10 @@ VALUES_AT_ONCE = 1 << 24
 
 
 class ShrinkingProblem(WorkingProblem):
-    """A `SubProblem` of the rows that are not settled, which become fewer.
+    """A `SubProblem` of the rows that are not settled, which become fewer; the dual `shrinks`.
 
-    The rows depend on the steps taken alone, and are saved in `last` too.
-
-    Parameters
-    ----------
-    dual : Dual
-        One that `shrinks`.
-    tiles, rows, working_set, start, memory, origin
-        As `SubProblem` has them. The gradient of rows left out is not read, and the tier of the
-        memory is not used: rows on disk are whole.
+    The rows depend on the steps taken alone, and are saved in `last` too. The gradient of rows left
+    out is not read, and the tier of the memory is not used: rows on disk are whole.
     """
 
     def __init__(
