@@ -14,10 +14,11 @@ from bigsvm.conversion.batches import Batches, write_batches
 from bigsvm.conversion.callables import CalledBatches
 from bigsvm.conversion.columns import Columns
 from bigsvm.conversion.parts import files_of
+from bigsvm.conversion.streams import open_source
 from bigsvm.conversion.writing import memory_bytes
 from bigsvm.data.place import Place
 from bigsvm.data.schema import KEY
-from bigsvm.data.signatures import HEAD_BYTES
+from bigsvm.data.signatures import HEAD_BYTES, compression
 from bigsvm.data.store import open_place
 from bigsvm.data.workspace import workspace_at
 from bigsvm.errors import DataError, ParameterError
@@ -187,6 +188,10 @@ def has_names(path: Path_, names: Sequence[str] | None) -> bool:
     head = _head_of(path)
     if any(door.opens(path, head) for door in DOORS[:-1]) or head.startswith(arrow.OWN_HEADS):
         return True
+    if compression(head) is not None:
+        first = memoryview(bytearray(HEAD_BYTES))
+        with open_source(path, kind="CSV") as stream:
+            head = bytes(first[: stream.readinto(first)])
     return names is not None and names[0].encode() in head.split(b"\n", 1)[0]
 
 

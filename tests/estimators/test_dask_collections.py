@@ -112,6 +112,8 @@ class TestPredictionsOfAFrame:
         ],
         ids=["concat", "repartition", "set_index", "parquet", "no rows"],
     )
+    # A warning of pandas 3.1 about Dask.
+    @pytest.mark.filterwarnings("ignore:The inplace keyword")
     def test_frames_of_any_graph(self, frames, tmp_path, made):
         pandas, dd = frames
         wide = np.hstack([X] * 8)
