@@ -65,23 +65,10 @@ def certify(
 ) -> Standing:
     """Return the standing of a point by outputs in float64; polish it first where few rows matter.
 
-    Parameters
-    ----------
-    exact : Exact
-        Computes outputs in float64.
-    alpha, outputs : (n,) float64
-        Changed in place, at the end: outputs of the rows that decide what is certified, or of all
-        rows of a small problem.
-    tol : float
-        KKT gap to reach.
-    inherited_error : callable
-        Returns the largest error of outputs that this process has not computed; called only if not
-        all outputs are recomputed.
-
-    Raises
-    ------
-    CheckpointError
-        The point is not feasible; as steps keep points feasible, it came from a checkpoint.
+    Alpha and outputs, (n,) float64, are changed in place, at the end: the outputs of the rows that
+    decide what is certified, or of all rows of a small problem. `inherited_error` returns the
+    largest error of outputs that this process has not computed; it is called only if not all
+    outputs are recomputed. As steps keep points feasible, one that is not came from a checkpoint.
     """
     if fault := dual.infeasible(alpha):
         raise CheckpointError(
@@ -189,16 +176,9 @@ def _cancel(tried: F8, n_left: int, objective: float) -> bool:
 
 
 class _Recomputed:
-    """Outputs that are replaced by those in float64 within a `with` block.
+    """Outputs, (n,) or (n, k), that are replaced by those in float64 within a `with` block.
 
-    Parameters
-    ----------
-    beta, outputs : (n,) or (n, k) float64
-
-    Attributes
-    ----------
-    error : float
-        By how much an output was off at most.
+    `error` is by how much an output was off at most.
     """
 
     def __init__(self, exact: Exact, beta: F8, outputs: F8) -> None:
@@ -263,14 +243,8 @@ def conclude(
 ) -> TrainingResult:
     """Return the point of the last sweep, or a later one, whose gap is not known.
 
-    Parameters
-    ----------
-    standing : Standing or None
-        Standing at the last sweep.
-    certify : callable
-        Certifies the point of the last sweep.
-    returns_current : bool
-        Whether the current point is returned, also before it is swept.
+    `standing` and `certify` are for the point of the last sweep. `returns_current` says whether the
+    current point is returned, also before it is swept.
     """
     state, count = run.state, run.count
     half_swept = count.phase in (Phase.SWEEP, Phase.FILL) and (

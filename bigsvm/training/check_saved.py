@@ -96,14 +96,8 @@ COUNTERS: dict[str, Kind] = {
 class Sizes(NamedTuple):
     """Sizes of a run that are known before its state is read.
 
-    Attributes
-    ----------
-    rows : int or None
-        Rows of the problem; None if only `most_rows` is known.
-    variables, functions : tuple of int
-        Shapes of alpha and of the outputs of one row.
-    independent : int
-        Number of independent functions, which may have separate working sets.
+    `rows` is None if only `most_rows` is known. `variables` and `functions` are the shapes of alpha
+    and of the outputs of one row; `independent` functions may have separate working sets.
     """
 
     rows: int | None
@@ -174,13 +168,7 @@ class RunContent:
 
 
 def check_state(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], sizes: Sizes) -> None:
-    """Check the counters and the arrays of a run.
-
-    Raises
-    ------
-    ValueError
-        The message says what is wrong.
-    """
+    """Check the counters and the arrays of a run; a ValueError says what is wrong."""
     check_counters(values, sizes.most_rows)
     if values["phase"] == Phase.SEARCH:
         check_arrays(arrays, SEARCH_STATE, {})
@@ -243,13 +231,7 @@ def _check_search(state: SearchState, sizes: Sizes) -> None:
 
 
 def check_counters(values: dict[str, Any], most_rows: int) -> None:
-    """Check the types and ranges of counters.
-
-    Raises
-    ------
-    ValueError
-        The message names the counter.
-    """
+    """Check the types and ranges of counters; a ValueError names the counter."""
     if unknown := values.keys() - COUNTERS.keys():
         raise ValueError(f"there is no counter {sorted(unknown)[0]!r}")
     required = ("phase", "scope", "rows_done", "random_state")

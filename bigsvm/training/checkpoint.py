@@ -75,32 +75,16 @@ class Content(Protocol):
         """Most bytes that its arrays have together; no others are read."""
 
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
-        """Check the values and the arrays.
-
-        Raises
-        ------
-        ValueError
-            The message says what is wrong.
-        """
+        """Check the values and the arrays; a ValueError says what is wrong."""
 
 
 class Checkpoint:
     """A checkpoint directory, owned by this process until closed.
 
-    Parameters
-    ----------
-    directory : path
-        Made if absent. Must be local: locks and renames are not reliable on network file systems.
-    fingerprint : mapping of str to str
-        What a checkpoint belongs to (data, problem, kernel …); a resume under other values is
-        refused and names the ones that differ.
-    copy : CheckpointCopy, optional
-        Where generations are copied to. A generation that is newer there is taken from there.
-
-    Raises
-    ------
-    CheckpointError
-        The directory is a store or cannot be written, or another process is using it.
+    The directory is made if absent. It must be local: locks and renames are not reliable on network
+    file systems. The fingerprint is what a checkpoint belongs to (data, problem, kernel …); a
+    resume under other values is refused and names the ones that differ. Generations are copied to
+    `copy`, and one that is newer there is taken from there.
     """
 
     def __init__(
@@ -163,12 +147,8 @@ class Checkpoint:
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
         """Write a new generation and drop all but the one before it; returns its number.
 
-        The manifest has the time (`time.time`) of the call, up to which work is in it.
-
-        Raises
-        ------
-        CheckpointError
-            The disk is full or fails; the generations before are untouched.
+        The manifest has the time (`time.time`) of the call, up to which work is in it. If the disk
+        is full or fails, the generations before are untouched.
         """
         taken = time.time()
         part = self.directory / ".generation-new"
@@ -242,19 +222,8 @@ class Checkpoint:
     def latest(self, content: Content | None = None) -> Generation | None:
         """Read the newest generation that is whole; None where there is none at all.
 
-        If a generation is damaged, the log names it, and the one before it is read instead.
-
-        Parameters
-        ----------
-        content : Content, optional
-            Checks that an intact generation passes.
-
-        Raises
-        ------
-        CheckpointError
-            It belongs to another problem, was written by a newer version, or all are damaged.
-        StoreError
-            The copy cannot be reached.
+        If a generation is damaged, or `content` refuses its values or arrays, the log names it, and
+        the one before it is read instead. If all are damaged, that is a CheckpointError.
         """
         damage, damaged = [], set()
         if self._copy is not None and not self._has_looked:
@@ -285,16 +254,7 @@ class Checkpoint:
         return None
 
     def _take_newer_from(self, copy: CheckpointCopy) -> None:
-        """Take the newest whole generation of a copy, unless this directory has as new a one.
-
-        Raises
-        ------
-        CheckpointError
-            It belongs to another problem, or cannot be written here; or all are damaged, and there
-            are none in this directory.
-        StoreError
-            The copy cannot be reached.
-        """
+        """Take the newest whole generation of a copy, unless this directory has as new a one."""
         here = generations_in(self.directory)
         newest = here[0][0] if here else 0
         damage = []

@@ -74,19 +74,8 @@ class _Task(NamedTuple):
 class CheckpointCopy:
     """Copies the generations of a checkpoint to object storage, in a thread of its own.
 
-    A generation that is not copied yet when the next one is saved is left out. A copy that fails
-    is a warning, and the run goes on.
-
-    Parameters
-    ----------
-    url : str
-    kept : int
-        Generations that are kept there.
-
-    Raises
-    ------
-    ParameterError
-        Nothing can be written by such URLs.
+    A generation that is not copied yet when the next one is saved is left out. A copy that fails is
+    a warning, and the run goes on. As many as `kept` generations are kept there.
     """
 
     def __init__(self, url: str, *, kept: int) -> None:
@@ -110,14 +99,7 @@ class CheckpointCopy:
     # -- what is there -------------------------------------------------------------------------
 
     def generations(self) -> list[tuple[int, str]]:
-        """Numbers and names of the complete generations, the newest first.
-
-        Raises
-        ------
-        CheckpointError
-            There is a store.
-        StoreError
-        """
+        """Numbers and names of the complete generations, the newest first; a store is refused."""
         names = self._objects.names()
         if "zarr.json" in names:
             raise CheckpointError(
@@ -132,24 +114,13 @@ class CheckpointCopy:
         return sorted(found, reverse=True)
 
     def manifest(self, name: str) -> bytes:
-        """Read the manifest of a generation.
-
-        Raises
-        ------
-        FileNotFoundError, StoreError
-        """
+        """Read the manifest of a generation; FileNotFoundError if there is none."""
         return self._place.read(f"{name}/{MANIFEST}", _MOST_BYTES)
 
     def fetch(self, name: str, files: Sequence[str], folder: Path) -> None:
         """Write files of a generation, and its manifest, to a new folder of this machine.
 
-        Raises
-        ------
-        OSError
-            An object is missing, or the disk is full.
-        ValueError
-            A name is none of a file.
-        StoreError
+        An object that is missing is an OSError, a name that is none of a file a ValueError.
         """
         folder.mkdir()
         for file in (*files, MANIFEST):
@@ -160,12 +131,7 @@ class CheckpointCopy:
     def fetch_logs(self, name: str, folder: Path) -> list[Path]:
         """Write the growing files of a generation to a new folder of this machine.
 
-        Raises
-        ------
-        OSError
-        ValueError
-            A part is not what was written.
-        StoreError
+        A part that is not what was written is a ValueError, one that is missing an OSError.
         """
         folder.mkdir()
         paths = []

@@ -30,20 +30,8 @@ replaced."""
 def confirm(run: Run, executor: Executor, rows: WorkingRows, *, tol: float) -> float:
     """Recompute outputs that were derived from files of earlier processes; replace wrong ones.
 
-    Parameters
-    ----------
-    run : Run
-        Its outputs are changed in place. The memory for kernel rows is free during the check.
-    executor : Executor
-    rows : WorkingRows
-        Reads the support rows.
-    tol : float
-        Tolerance of the run.
-
-    Returns
-    -------
-    float
-        Largest difference from the recomputed outputs that remains.
+    The outputs of the run are changed in place; returns the largest difference from the recomputed
+    ones that remains. The memory for kernel rows is free during the check.
     """
     if run.computed_outputs:
         return 0.0

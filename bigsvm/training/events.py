@@ -13,15 +13,8 @@ if TYPE_CHECKING:
 class Planned(NamedTuple):
     """The run is about to start, or to continue.
 
-    Attributes
-    ----------
-    n_rows, n_columns : int
-    working_set : int
-        Most rows of a working set.
-    projected : dict
-        Bytes of each part of the memory, by name.
-    resumed_sweeps : int
-        Sweeps that an earlier process completed; 0 for a new run.
+    `working_set` is the most rows of a working set, `projected` the bytes of each part of the
+    memory by name, `resumed_sweeps` the sweeps that an earlier process completed, 0 for a new run.
     """
 
     n_rows: int
@@ -65,12 +58,7 @@ class ClassesLeftOut(NamedTuple):
 class TakenAsRecorded(NamedTuple):
     """Results of pairs are taken from the log of a checkpoint without computing them anew.
 
-    Attributes
-    ----------
-    n_pairs : int
-        Pairs whose results are taken as recorded.
-    n_finished : int
-        Pairs that earlier processes have finished.
+    They are `n_pairs` of the `n_finished` pairs that earlier processes have finished.
     """
 
     n_pairs: int
@@ -93,18 +81,10 @@ class TierChosen(NamedTuple):
 
 
 class Searching(NamedTuple):
-    """Random samples are searched for points outside the ball.
+    """Random samples are searched for points outside the ball; `size` is that of the core set.
 
-    Attributes
-    ----------
-    size : int
-        Points of the core set.
-    steps : int
-    radius : float
-    gap : float
-        Frank-Wolfe gap as far as the last samples show it, as a share of the squared radius.
-    tol : float
-        Where that has to get to.
+    `gap` is the Frank-Wolfe gap as far as the last samples show it, as a share of the squared
+    radius; it has to get to `tol`.
     """
 
     size: int
@@ -136,13 +116,8 @@ class Swept(NamedTuple):
 
     Attributes
     ----------
-    sweep : int
-    gap : float
-        KKT gap over all rows.
-    tol : float
-        Where it has to get to.
-    objective : float
-    n_support, n_bounded : int
+    gap, tol : float
+        KKT gap over all rows, and where it has to get to.
     seconds : float
         Time of training so far, earlier processes included.
     cpu_idle : float or None
@@ -180,12 +155,8 @@ class Swept(NamedTuple):
 class Tested(NamedTuple):
     """A run without a certificate has evaluated its model at rows that it had not seen.
 
-    Attributes
-    ----------
-    trained, fresh : int
-        Rows trained on, and rows evaluated.
-    error, deviation : float
-        Share of mistakes, and its standard error.
+    After training on `trained` rows, `error` is the share of mistakes at `fresh` rows, and
+    `deviation` its standard error.
     """
 
     trained: int
@@ -218,20 +189,11 @@ class Calibrating(NamedTuple):
 
 
 class PairsUnderWay(NamedTuple):
-    """Pairs of classes are trained one after the other.
+    """Pairs of classes are trained one after the other: `done` of `n_pairs`, earlier ones included.
 
-    Attributes
-    ----------
-    done, n_pairs : int
-        Pairs that are finished, earlier processes' included, and all there are.
-    work_done, work : float
-        The same as work is estimated: the squares of their rows.
-    objective, gap : float
-        Of the finished pairs the sum of their objectives, and the largest gap; 0 of none.
-    n_support, n_bounded : int
-        Sums over the finished pairs. A row may be a support vector of several.
-    seconds : float
-        Time of training so far, earlier processes included.
+    Work is estimated as the squares of their rows. The objective is the sum and the gap the largest
+    of the finished pairs, 0 of none. `n_support` and `n_bounded` are sums, as a row may be a
+    support vector of several. `seconds` is the time of training, earlier processes included.
     """
 
     done: int
@@ -246,14 +208,7 @@ class PairsUnderWay(NamedTuple):
 
 
 class OfPair(NamedTuple):
-    """An event of the training of one pair of classes, which takes long.
-
-    Attributes
-    ----------
-    pair : tuple of int
-        Numbers of the two classes.
-    event : Event
-    """
+    """An event of the training of one pair of classes, by their numbers, which takes long."""
 
     pair: tuple[int, int]
     event: Event
@@ -313,21 +268,11 @@ def ignore(event: Event) -> None:
 class Hooks:
     """Who watches a run, who may stop it, and who computes.
 
-    Attributes
-    ----------
-    listener : callable
-        Told every event.
-    interrupted : callable
-        Asked several times a second whether the run is to end.
-    times_asked : callable
-        How often the run was asked to save itself now.
-    client : distributed.Client or None
-        Cluster that computes passes; None for this process.
-    worker_memory : int or None
-        Bytes that the run may take on each worker; half of its limit if None.
-    checkpoint_of : callable or None
-        Names the folder of the checkpoint by its fingerprint; None for the one that the parameters
-        name.
+    The listener is told every event. `interrupted` is asked several times a second whether the run
+    is to end. `times_asked` returns how often the run was asked to save itself now. `client` is the
+    cluster that computes passes; None for this process. `worker_memory` is bytes that the run may
+    take on each worker; half of its limit if None. `checkpoint_of` names the folder of the
+    checkpoint by its fingerprint; None for the one that the parameters name.
     """
 
     listener: Listener = ignore

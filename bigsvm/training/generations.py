@@ -84,12 +84,7 @@ def generations_in(directory: Path) -> list[tuple[int, Path]]:
 
 
 def manifest_of(path: Path) -> dict[str, Any]:
-    """Read the manifest of a generation, and check the types of its entries.
-
-    Raises
-    ------
-    OSError, ValueError
-    """
+    """Read the manifest of a generation, and check the types of its entries."""
     if path.is_symlink():
         raise ValueError("it is a link, which is not followed")
     with open_regular(path / "manifest.json", follow_links=False) as file:
@@ -97,12 +92,7 @@ def manifest_of(path: Path) -> dict[str, Any]:
 
 
 def parse_manifest(data: bytes) -> dict[str, Any]:
-    """Parse a manifest, and check its hash and the types of its entries.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Parse a manifest, and check its hash and the types of its entries."""
     if len(data) > MOST_MANIFEST_BYTES:
         raise ValueError("the manifest is too large")
     text, _, digest = data.rstrip().rpartition(b"\n")

@@ -43,12 +43,7 @@ class Estimate(NamedTuple):
 def estimate(wrong: Mask, weights: F8) -> Estimate | None:
     """Estimate a test error from fresh rows; None where none of them has a weight.
 
-    Parameters
-    ----------
-    wrong : (m,) bool
-        Which rows the model gets wrong.
-    weights : (m,) float64
-        How much each row counts, 0 or more.
+    `wrong`, (m,), says which rows the model gets wrong; weights, (m,), are 0 or more.
     """
     total = float(weights.sum())
     if not total > 0:
@@ -63,10 +58,7 @@ def estimate(wrong: Mask, weights: F8) -> Estimate | None:
 class LearningCurve:
     """Estimates of a run so far.
 
-    Parameters
-    ----------
-    saved : dict
-        What `saved` of an earlier one was; kept up to date. Empty at first.
+    It keeps `saved` up to date, which is empty at first, or what that of an earlier one was.
     """
 
     def __init__(self, saved: dict[str, list[float]]) -> None:

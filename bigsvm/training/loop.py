@@ -64,18 +64,10 @@ PATIENCE = 10
 
 
 class Decomposition:
-    """One training run; see the module's docstring.
+    """One training run, new or resumed, to the KKT gap `tol`; see the module's docstring.
 
-    Parameters
-    ----------
-    run : Run
-        Where the run is: new, or resumed.
-    tol : float
-        KKT gap to reach.
-    choice : Choice
-        Chooses scopes, active rows and working sets, and whether the run ends uncertified.
-    executor : Executor, optional
-        Computes passes and large products, and reads rows; by default this process does.
+    The choice is of scopes, active rows and working sets, and of whether the run ends uncertified.
+    The executor computes passes and large products, and reads rows; by default this process does.
     """
 
     def __init__(

@@ -79,9 +79,6 @@ class Certificate:
 
     Attributes
     ----------
-    converged : bool
-    stop_reason : StopReason
-    tol : float
     objective : float or None
         Dual objective, maximised. Unless the run was interrupted or out of time, the outputs that
         decide the gaps are recomputed in float64; of many other support rows a sample is, which has
@@ -91,15 +88,12 @@ class Certificate:
         KKT gap over all rows (Chang & Lin 2001, section 4.1, maximal violating pair).
     duality_gap : float or None
         Primal minus dual objective; None where C is inf and a row has a loss, be it by rounding.
-    n_support, n_bounded : int
     n_sweeps, n_iter : int
         Passes over all rows; pair steps.
     n_working_sets, rows_swept : int
         Sub-problems solved; rows that all sweeps together have passed over.
-    n_kernel_evaluations : int
     row_misses, row_reads : int
         Kernel rows that had to be brought to memory, and those of them that were read from disk.
-    bytes_read : int
     seconds : float
         Time of training, earlier processes of a resumed run included.
     seconds_by_phase : dict
@@ -170,15 +164,11 @@ class Certificate:
 
 
 class KnownPoint(NamedTuple):
-    """A point of all rows whose outputs are known.
+    """A point of all rows whose outputs are known, as `bigsvm.training.state.RowState` has them.
 
-    Attributes
-    ----------
-    alpha, outputs
-        As `bigsvm.training.state.RowState` has them; a run that starts here takes them over.
-    computed_here : bool
-        Whether this process has computed the outputs, or checked them. A run that starts from
-        others checks them before it certifies.
+    A run that starts here takes the arrays over. `computed_here` says whether this process has
+    computed the outputs, or checked them; a run that starts from others checks them before it
+    certifies.
     """
 
     alpha: F8
@@ -199,7 +189,6 @@ class TrainingResult:
         most rows have a part in few.
     thresholds : tuple of float
         Thresholds of the groups.
-    certificate : Certificate
     of_functions : tuple
         Standing of each function, of several that share nothing but the kernel; empty where it is
         not known.

@@ -31,17 +31,9 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Adds the costs of this process to those of earlier processes of a run.
+    """Adds the costs of this process to `count`, those of earlier processes of a run.
 
-    Parameters
-    ----------
-    count : Counters
-        As an earlier process left it.
-
-    Attributes
-    ----------
-    counts_steps : bool
-        Whether there is a max_iter.
+    `counts_steps` says whether there is a max_iter.
     """
 
     def __init__(
@@ -104,6 +96,9 @@ class Watch:
 class Run:
     """State, counters and random numbers of a run: new, or as its checkpoint has them.
 
+    `is_new` says whether nothing has been resumed, `computed_outputs` whether this process computed
+    all outputs and kernel rows that it uses.
+
     Parameters
     ----------
     source : RowSource
@@ -111,26 +106,16 @@ class Run:
     tiles : KernelTiles
         float32.
     start : (n,) or (n, faces) float64, optional
-        A feasible point to start from instead of 0; the first scope has all rows that it moves.
+        A feasible point to start from instead of 0; the first scope has all rows that it moves. The
+        attribute is the point that a new scope starts from, or None.
     point : KnownPoint, optional
         A feasible point to start from, whose outputs need not be computed.
     watch : Watch, optional
         Watch of the search that found `start`; its cost and time are added to this run's.
     seed : int
         Seed of the choice among too many violators.
-    listener : callable
-        Told every event.
     saver : Saver, optional
         Saves the run, and reads the state from which it continues.
-
-    Attributes
-    ----------
-    start : (n,) or (n, faces) float64, or None
-        The feasible point that a new scope starts from.
-    is_new : bool
-        Whether nothing has been resumed.
-    computed_outputs : bool
-        Whether this process computed all outputs and kernel rows that it uses.
     """
 
     def __init__(

@@ -35,19 +35,12 @@ class Generations(Protocol):
 
 
 class Saver:
-    """Saves a run to its checkpoint at intervals.
+    """Saves a run to its checkpoint at intervals; a kill may cost `every` seconds of work.
 
-    Parameters
-    ----------
-    every : float
-        Seconds of work that a kill may cost.
-    listener : callable
-        Told of every generation written.
-    times_asked : callable
-        How often the run was asked to save itself now; it does where the number has changed.
-    keeps_ends : bool
-        Whether a run is saved before its certificate, so that a finished run that is resumed
-        certifies to the same bits. Not needed where its result is kept.
+    The listener is told of every generation written. `times_asked` returns how often the run was
+    asked to save itself now; it does where the number has changed. `keeps_ends` says whether a run
+    is saved before its certificate, so that a finished run that is resumed certifies to the same
+    bits. That is not needed where its result is kept.
     """
 
     def __init__(
@@ -81,28 +74,11 @@ class Saver:
         return due or self._times_asked() != self._answered
 
     def latest(self, content: Content) -> Generation | None:
-        """Read the state from which the run continues; None for a new run.
-
-        Parameters
-        ----------
-        content : Content
-            Checks what a generation holds.
-
-        Raises
-        ------
-        CheckpointError
-            No generation passes the checks.
-        """
+        """Read the state from which the run continues, checked by `content`; None for a new run."""
         return self._checkpoint.latest(content)
 
     def save(self, state: RowState | SearchState, count: Counters) -> None:
-        """Write a generation.
-
-        Raises
-        ------
-        CheckpointError
-            The disk is full or fails.
-        """
+        """Write a generation."""
         self.write(state._asdict(), asdict(count))
 
     def write(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
@@ -120,10 +96,8 @@ class Saver:
 def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
     """Take up a saved run, without its active rows where this memory has no room for them.
 
-    Raises
-    ------
-    MemoryBudgetError
-        The run was saved in the middle of a sweep with them, which only it can complete.
+    A MemoryBudgetError says that it was saved in the middle of a sweep with them, which only it can
+    complete.
     """
     count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
     state = RowState(**saved.arrays)
@@ -141,12 +115,7 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
 
 
 def check_room(size: int, most: int) -> None:
-    """Refuse to continue a sweep with more rows than this memory holds.
-
-    Raises
-    ------
-    MemoryBudgetError
-    """
+    """Refuse to continue a sweep with more rows than this memory holds."""
     if size > most:
         raise MemoryBudgetError(
             f"the checkpoint is in the middle of a sweep with {size} rows, "

@@ -124,14 +124,9 @@ def first_state(alpha: F8, *, n_outputs: int = 1) -> RowState:
 
 
 class SearchState(NamedTuple):
-    """The arrays a checkpoint of a search stores.
+    """The arrays of a checkpoint of a search: the core set's rows, weights and gradient, (p,) each.
 
-    Attributes
-    ----------
-    core : (p,) int64
-    weights, gradient : (p,) float64
-    parts : (k,) int64
-        How the core set's points are packed.
+    `parts`, (k,), says how the core set's points are packed.
     """
 
     core: I8
@@ -293,16 +288,10 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When to stop without having converged.
+    """When to stop without having converged; `max_iter` −1 is no limit of pair steps.
 
-    Attributes
-    ----------
-    max_iter : int
-        Pair steps; −1 is no limit.
-    max_seconds : float
-        Time of this process.
-    interrupted : callable
-        Asked several times a second; True stops the run.
+    `max_seconds` are of this process. `interrupted` is asked several times a second; True stops the
+    run.
     """
 
     max_iter: int = -1

@@ -27,20 +27,11 @@ SPARSE_VALUES = 1 << 16
 
 
 class Passes:
-    """The phases of a run that are passes: sweep, grow and fill.
+    """The phases of a run that are passes: sweep, grow and fill; each changes the run.
 
     A pass says in the counters of the run how far it has got. The same call continues from there.
-
-    Parameters
-    ----------
-    run : Run
-        Changed by each phase.
-    executor : Executor
-        Computes what is added, block by block.
-    rows : WorkingRows
-        Reads the rows that kernel values are taken with.
-    choice : Choice
-        Chooses how many rows take part.
+    The executor computes what is added, block by block; `rows` reads the rows that kernel values
+    are taken with; the choice is of how many rows take part.
     """
 
     def __init__(self, run: Run, executor: Executor, rows: WorkingRows, choice: Choice) -> None:

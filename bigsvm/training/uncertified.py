@@ -25,12 +25,7 @@ SETTLED_SHARE = 1e-3
 class UncertifiedChoice(Choice):
     """Has a run end once more rows would gain next to nothing.
 
-    Parameters
-    ----------
-    run : Run
-        Its counters have the learning curve.
-    tol : float
-        KKT gap below which no row is worked on.
+    The learning curve is in the counters of the run. No row is worked on below the KKT gap `tol`.
     """
 
     def __init__(self, run: Run, *, tol: float) -> None:
