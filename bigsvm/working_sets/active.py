@@ -28,16 +28,10 @@ if TYPE_CHECKING:
 
 
 class ActiveRows:
-    """Some rows, their alpha and outputs, and the dual restricted to them.
+    """Some rows, ascending, their alpha and outputs, (b,) each, and the dual restricted to them.
 
-    Parameters
-    ----------
-    indices : (b,) int64
-        Rows of the problem, ascending.
-    alpha, outputs : (b,) float64
-        Changed in place by `absorb`.
-    executor : Products, optional
-        Computes large products; by default this process does.
+    `absorb` changes alpha and outputs in place. The executor computes large products; by default
+    this process does.
     """
 
     has_all_rows = False
@@ -100,10 +94,7 @@ class ActiveRows:
     ) -> WorkingProblem:
         """Make the problem of a working set, at its start or where it continues.
 
-        Parameters
-        ----------
-        limits : LaneLimits
-            For working sets of several functions.
+        The limits are for working sets of several functions.
         """
         return self.of_rows(working.rows, start, memory=memory, tiles=self.tiles)
 
@@ -123,15 +114,7 @@ class ActiveRows:
     def absorb(self, working: WorkingSet) -> bool:
         """Take over a solved working set, and bring the outputs of the other rows up to date.
 
-        Parameters
-        ----------
-        working : WorkingSet
-            With the gradient of this very alpha.
-
-        Returns
-        -------
-        bool
-            Whether any alpha has changed.
+        It has the gradient of this very alpha. Returns whether any alpha has changed.
         """
         rows, _, alpha, gradient = working
         places = self.places(rows)

@@ -113,14 +113,8 @@ class WorkingSet(NamedTuple):
 class Choice:
     """Chooses scopes, active rows and working sets of one run, which certifies its result.
 
-    It holds no state of the run but `rng`.
-
-    Parameters
-    ----------
-    tol : float
-        KKT gap that the run has to reach.
-    rng : numpy.random.Generator
-        Chooses among too many violators.
+    The run has to reach the KKT gap `tol`. This holds no state of the run but `rng`, which chooses
+    among too many violators.
     """
 
     def __init__(
@@ -217,15 +211,8 @@ class Choice:
     ) -> tuple[I8, bool]:
         """Choose the active rows, ascending, and whether they step together.
 
-        There are none where functions choose among all rows.
-
-        Parameters
-        ----------
-        alpha, outputs : (scope,) float64
-        standing : Standing
-            Standing of this point.
-        after_full_sweep : bool
-            Whether there has been a sweep over all rows.
+        Alpha, outputs and their standing are those of the scope. There are no active rows where
+        functions choose among all rows.
         """
         scope, most = len(alpha), self.plan.active_rows
         tol = self._tol_of(standing, is_last=scope == self._n_rows)
@@ -277,21 +264,11 @@ class Choice:
         near: Callable[[int], F8],
         tol: float,
     ) -> tuple[I8, float]:
-        """Choose a working set: ascending places among some rows, and its own tolerance.
+        """Choose a working set: ascending places among the active rows, and its own tolerance.
 
-        Parameters
-        ----------
-        dual : Dual
-            The dual of the run, or of one of its functions.
-        alpha, outputs : (b,) float64
-        standing : Standing
-            Standing of this point.
-        rows : (b,) int64
-            The active rows.
-        near : callable
-            Kernel values, (b,), of these rows with the one at a place.
-        tol : float
-            KKT gap they are to reach among themselves.
+        The dual is that of the run, or of one of its functions; alpha, outputs and `rows` are (b,).
+        `near` returns kernel values, (b,), of these rows with the one at a place. `tol` is the KKT
+        gap they are to reach among themselves.
         """
         n_active = len(rows)
         if self.takes_all(n_active):

@@ -29,15 +29,7 @@ less, rows are fetched again and again."""
 
 
 class LaneLimits(NamedTuple):
-    """Most functions that are solved at the same time.
-
-    Attributes
-    ----------
-    lanes : int
-        Functions.
-    rows : int
-        Rows of their working sets together.
-    """
+    """Most functions that are solved at once, and most rows of their working sets together."""
 
     lanes: int
     rows: int
@@ -47,12 +39,7 @@ class LaneLimits(NamedTuple):
 class FunctionLane:
     """A lane: it solves one function after the other, in its own memory.
 
-    Attributes
-    ----------
-    function : int
-        The function that is solved now; −1 if there is none.
-    problem : WorkingProblem or None
-        Its problem, while it is open.
+    `function` is −1, and `problem` None, while it solves none.
     """
 
     tiles: KernelTiles
@@ -74,19 +61,10 @@ class FunctionProblems(WorkingProblem):
     """The sub-problems of functions that share nothing but the kernel.
 
     Each lane solves one of them at a time. The steps of a function do not depend on the others, so
-    the number of lanes does not change its bits.
-
-    Parameters
-    ----------
-    sets : sequence of (m_c,) int64
-        Rows of each function's working set; empty where it has none.
-    start : Point
-        Alpha and gradient, (Σ m_c,), function by function. Its `last` is (4 k,); anything shorter
-        counts as none.
-    make : sequence of MakeSubProblem
-        One for each function.
-    memory : Memory
-        Memory of all lanes.
+    the number of lanes does not change its bits. `sets` has the rows of each function's working
+    set, (m_c,), empty where it has none. Alpha and gradient of `start` are (Σ m_c,), function by
+    function; its `last` is (4 k,), and anything shorter counts as none. The memory is that of all
+    lanes.
     """
 
     def __init__(

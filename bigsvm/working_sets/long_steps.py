@@ -38,23 +38,10 @@ NEXT_LEAP = 4
 class LongSteps:
     """Climbs and leaps of some steps, where these have any; see `Climbs` and `Leaps`.
 
-    Parameters
-    ----------
-    steps : Steps
-        The pair steps, whose alpha and gradient are moved.
-    rows : RowsAt
-        The working set's rows, (m, d).
-    computed : ComputedRows
-        Computes their kernel rows.
-    buffer : RowBuffer
-        Memory for kernel rows, of which a climb may use a part besides.
-    spare : int
-        Bytes that a leap may take.
-    origin : two of float64
-        Alpha and gradient where the steps began. A leap starts from these, as steps have rounded
-        the later ones.
-    per_output : callable
-        `Formulation.per_output`.
+    Alpha and gradient of the pair steps are moved. `computed` computes kernel rows of the working
+    set's rows, (m, d). A climb may use a part of the buffer besides, a leap `spare` bytes. `origin`
+    is alpha and gradient where the steps began: a leap starts from these, as steps have rounded the
+    later ones. `per_output` is `Formulation.per_output`.
     """
 
     def __init__(

@@ -25,19 +25,10 @@ SHARES = (1.0, 0.75, 0.5)
 
 
 class ModelSteps:
-    """The model of some active rows, and steps by it.
+    """The model of some active rows, and steps by it, each of which changes the rows.
 
-    Parameters
-    ----------
-    active : ActiveRows
-        Their dual declares how rows step `together`. Changed by each step.
-    buffer : RowBuffer
-        Memory of kernel rows, which the model uses.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        The kernel is not positive semidefinite.
+    Their dual declares how rows step `together`. The model uses the memory of kernel rows. A kernel
+    that is not positive semidefinite is a numpy.linalg.LinAlgError.
     """
 
     @classmethod

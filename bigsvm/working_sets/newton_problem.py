@@ -43,12 +43,8 @@ BYTES_OF_FACTOR = 24
 def planned_in_float64(plan: TrainingPlan, width: float, *, n_outputs: int) -> TrainingPlan:
     """Return a plan whose working sets can be solved in float64.
 
-    Parameters
-    ----------
-    width : float
-        Columns of a factor of the kernel matrix; infinite if there is none.
-    n_outputs : int
-        Functions; several have one working set, of all active rows.
+    `width` is the columns of a factor of the kernel matrix, infinite if there is none. Several
+    functions have one working set, of all active rows.
     """
     most = max(
         math.isqrt(plan.gram_bytes // BYTES), int(plan.gram_bytes / (BYTES_OF_FACTOR * width)), 2
@@ -63,15 +59,8 @@ def planned_in_float64(plan: TrainingPlan, width: float, *, n_outputs: int) -> T
 class NewtonProblem(WorkingProblem):
     """The dual restricted to a working set, or that of each of several functions.
 
-    Parameters
-    ----------
-    tiles : KernelTiles
-        float64.
-    rows : Rows or RowsAt
-        The working set's rows, (m, d).
-    working_set : (m,) int64
-    most_bytes : int
-        Memory for kernel values.
+    The tiles are float64, the rows (m, d) those of the working set. `most_bytes` are for kernel
+    values.
     """
 
     def __init__(

@@ -44,15 +44,7 @@ class Progress(IntEnum):
 
 
 class Costs(NamedTuple):
-    """What kernel rows have cost.
-
-    Attributes
-    ----------
-    misses : int
-        Rows that were fetched.
-    reads : int
-        Rows of these that were read from disk instead of computed.
-    """
+    """What kernel rows have cost: `misses` were fetched, `reads` of these were read from disk."""
 
     misses: int = 0
     reads: int = 0
@@ -68,21 +60,12 @@ class Costs(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The memory that a sub-problem may use.
+    """The memory that a sub-problem may use: a buffer for kernel rows, `spare` bytes for a leap.
 
-    Attributes
-    ----------
-    buffer : RowBuffer
-        For kernel rows.
-    first_slots : callable, optional
-        Number of rows of a working set → kernel rows of it that are in memory at first; None for
-        all that fit. See `KernelRowCache`.
-    tier : callable, optional
-        Puts a tier between memory and the computation of rows.
-    spare : int
-        Bytes that a leap may take.
-    problem : callable, optional
-        Makes the problem of a working set from the arguments of `SubProblem`, which is the default.
+    `first_slots` maps the number of rows of a working set to the kernel rows of it that are in
+    memory at first; None for all that fit. See `KernelRowCache`. `tier` puts a tier between memory
+    and the computation of rows. `problem` makes the problem of a working set from the arguments of
+    `SubProblem`, which is the default.
     """
 
     buffer: RowBuffer
@@ -136,14 +119,9 @@ class WorkingProblem(ABC):
 class SubProblem(WorkingProblem):
     """The dual restricted to a working set, solved by its steps on kernel rows made on demand.
 
-    Parameters
-    ----------
-    rows : Rows or RowsAt
-        The working set's rows, (m, d).
-    working_set : (m,) int64
-    origin : two of float64, optional
-        Alpha and gradient where the steps on this working set began; those of `start` if not
-        given. A leap starts from these, as steps have rounded the later ones.
+    The rows are (m, d), those of the working set. `origin` is alpha and gradient where the steps on
+    this working set began; those of `start` if not given. A leap starts from these, as steps have
+    rounded the later ones.
     """
 
     def __init__(
