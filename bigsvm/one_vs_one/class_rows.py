@@ -25,14 +25,10 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """Pairs that are trained one after the other while their rows are in memory.
+    """Pairs, (m, 2), that are trained one after the other while their rows are in memory.
 
-    Attributes
-    ----------
-    pairs : (m, 2) int64
-        First and second class of each, in LIBSVM's order.
-    held : (q,) int64
-        Classes whose rows are held in memory together; empty if rows stay where they are.
+    They are in LIBSVM's order. `held`, (q,), are the classes whose rows are held together; empty if
+    rows stay where they are.
     """
 
     pairs: I8
@@ -51,22 +47,10 @@ class PairRows(NamedTuple):
 
 
 class ClassRows:
-    """The rows of each of k classes.
+    """The rows of each of k classes, of which `sizes`, (k,), has the numbers.
 
-    Parameters
-    ----------
-    source : RowSource
-        (n, d).
-    codes : (n,) integers
-        Class of each row, in 0 … k − 1.
-    n_classes : int
-    weights : (n,) float64, optional
-        Rows of weight 0 are left out.
-
-    Attributes
-    ----------
-    sizes : (k,) int64
-        Rows of each class.
+    `codes`, (n,), are the classes of the rows of the source, in 0 … k − 1. Rows of weight 0 are
+    left out.
     """
 
     def __init__(
@@ -99,15 +83,11 @@ class ClassRows:
         return self._rows[self._starts[one] : self._starts[one + 1]]
 
     def batches(self, most_rows: float) -> Iterator[Batch]:
-        """Divide all pairs, k (k − 1) / 2, into batches.
+        """Divide all pairs, k (k − 1) / 2, into batches, in which `most_rows` may be held.
 
         About 2 c² batches if there are c times as many rows as fit in memory, for any number of
-        classes; one if all fit or are in memory already.
-
-        Parameters
-        ----------
-        most_rows : float
-            Rows that may be held. Pairs that are larger come last, and are not held.
+        classes; one if all fit or are in memory already. Pairs that are larger come last, and are
+        not held.
         """
         left = np.triu(np.ones((len(self), len(self)), np.bool_), 1)
         if self.source.row_alignment <= 1:

@@ -54,14 +54,7 @@ MOST_COUNTED = 1 << 62
 
 
 class LogEntry(NamedTuple):
-    """A finished pair in the log.
-
-    Attributes
-    ----------
-    record : RECORD
-    rows : (p,) int64
-    coefficients : (p,) float64
-    """
+    """A finished pair in the log: its RECORD, and its rows and their coefficients, (p,)."""
 
     record: np.void
     rows: I8

@@ -35,11 +35,9 @@ class OneVsOne(NamedTuple):
         Rows that any pair has a coefficient of, ascending.
     coefficients : (p, n_pairs) CSR, float64
         At most k − 1 in a row.
-    intercepts : (n_pairs,) float64
-    rho : (n_pairs,) float64
-        By which nu-svc has divided coefficients and intercept; NaN for the others.
-    gaps : (n_pairs,) float64
-        KKT gap of each; NaN where it is not known.
+    intercepts, rho, gaps : (n_pairs,) float64
+        By `rho` nu-svc has divided coefficients and intercept; NaN for the others. A KKT gap is NaN
+        where it is not known.
     certificate : Certificate
         Sums over the pairs, and the worst gap; converged only if all pairs are.
     pairs : dict

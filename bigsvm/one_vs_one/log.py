@@ -64,16 +64,8 @@ BYTES_PER_COEFFICIENT = 32
 class Solved(NamedTuple):
     """One pair, trained as far as it got.
 
-    Attributes
-    ----------
-    rows : (p,) integers
-        Support vectors among all rows, ascending.
-    coefficients : (p,) float64
-        Positive where a row pulls towards the second class.
-    intercept : float
-    rho : float
-        NaN where the formulation has none.
-    certificate : Certificate
+    Its support vectors among all rows, (p,) ascending, have coefficients, (p,), that are positive
+    where a row pulls towards the second class. rho is NaN where the formulation has none.
     """
 
     rows: NDArray[np.integer]
@@ -108,10 +100,7 @@ def parts_of(number: int, solved: Solved) -> tuple[Any, bytes, bytes]:
 class EntryCheck(Protocol):
     """Checks entries of the log against their problems.
 
-    Attributes
-    ----------
-    recomputed : set of int
-        Pairs whose outputs are computed again, as `choose` has decided.
+    `recomputed` are the pairs whose outputs are computed again, as `choose` has decided.
     """
 
     recomputed: set[int]
@@ -126,33 +115,17 @@ class EntryCheck(Protocol):
 class PairLog:
     """The results of the pairs so far.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint or None
-        Where finished pairs are kept, and those in progress; what it holds already is read.
-    n_pairs : int
-    source : RowSource
-        All rows.
-    most_bytes : float
-        Most bytes of coefficients.
-    check : EntryCheck, optional
-        Without one, entries are checked by themselves only, not against their problems.
+    The checkpoint keeps finished pairs and those in progress; what it holds already is read.
+    Without a check, entries are checked by themselves only, not against their problems. Any method
+    raises a MemoryBudgetError if the coefficients take more than `most_bytes`.
 
     Attributes
     ----------
     records : (n_pairs,) RECORD
-    n_finished : int
     is_saved : bool
         Whether nothing has finished since the last time it was saved.
     n_not_recomputed : int
         Pairs that an earlier process finished, and whose outputs were not computed again.
-
-    Raises
-    ------
-    CheckpointError
-        It belongs to another problem, or cannot be read or written.
-    MemoryBudgetError
-        From any method: the coefficients take more than `most_bytes`.
     """
 
     def __init__(
@@ -268,19 +241,9 @@ class PairLog:
     ) -> int:
         """Write what has finished since the last time, and the pairs in progress.
 
-        Parameters
-        ----------
-        number : int
-            Pair whose state is given, if any is.
-        state : Generation, optional
-            Its state now; the other pairs keep the state that was saved last.
-        keeps : bool
-            Whether later calls write it again, until the pair is saved again.
-
-        Raises
-        ------
-        CheckpointError
-            The disk is full or fails; what was written before is untouched.
+        `state` is that of the pair `number`; the other pairs keep the state that was saved last.
+        `keeps` says whether later calls write it again, until the pair is saved again. If the disk
+        is full or fails, what was written before is untouched.
         """
         if self._checkpoint is None:
             return 0
@@ -407,12 +370,8 @@ class PairLog:
 class Slot:
     """Saves pairs that are trained one after the other, one pair at a time.
 
-    Parameters
-    ----------
-    log : PairLog
-    copies : bool
-        Whether states are copied, as they must be where several slots are used at once: the state
-        of a pair is written again with the states of the others, while it changes.
+    `copies` says whether states are copied, as they must be where several slots are used at once:
+    the state of a pair is written again with the states of the others, while it changes.
     """
 
     def __init__(self, log: PairLog, *, copies: bool = False) -> None:
@@ -453,12 +412,7 @@ class Slot:
         return self._copied(saved)
 
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
-        """Write the state of the pair in progress; without values, of the other slots alone.
-
-        Raises
-        ------
-        CheckpointError
-        """
+        """Write the state of the pair in progress; without values, of the other slots alone."""
         if not values:
             return self._log.save()
         state = self._copied(Generation(0, dict(arrays), dict(values)))

@@ -36,12 +36,8 @@ class PairsContent:
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
         """Check which pairs are in progress, their counters and their arrays.
 
-        Raises
-        ------
-        ValueError
-            The message says what is wrong.
-        CheckpointError
-            A version that trained one pair at a time wrote it.
+        A ValueError says what is wrong. A checkpoint of a version that trained one pair at a time
+        is a CheckpointError.
         """
         if "pairs" not in values:
             raise CheckpointError(

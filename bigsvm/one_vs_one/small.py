@@ -99,18 +99,10 @@ class SmallPairs:
     bounds : callable
         Given a class and some of its rows, returns their C, or of ν-SVC their weights: (m,), > 0.
     n_bytes : float
-        Most bytes while pairs are being solved here.
-    nu : float, optional
-        Of ν-SVC.
+        Most bytes while pairs are being solved here. The attribute is what it will take at most.
     most_rows : int, optional
         Most rows of a small class: those of a `SmallPairs` of another process, with at least as
         many threads and the same `n_bytes`; as many as these bytes allow by default.
-
-    Attributes
-    ----------
-    n_bytes : int
-        Bytes that it will take at most.
-    most_rows : int
     """
 
     def __init__(
