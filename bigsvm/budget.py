@@ -61,17 +61,7 @@ SMALLEST_GRAM = 4 * 4 * 1024
 def parse_bytes(size: object, name: str = "memory") -> int:
     """Read a size: a number of bytes, or text like ``"4GB"``, ``"512MiB"``, ``"1.5g"``, ``"50%"``.
 
-    Parameters
-    ----------
-    size : int or str
-        A share is one of `machine_bytes`, and only for the parameter `memory`.
-    name : str
-        Name of the parameter, for messages.
-
-    Raises
-    ------
-    ParameterError
-        Not a size, or not more than 0.
+    A share is one of `machine_bytes`, and only for the parameter `memory`. `name` is for messages.
     """
     share = _SHARE.fullmatch(size) if isinstance(size, str) else None
     if share is not None:
@@ -130,10 +120,7 @@ def show_bytes(n: float) -> str:
 def check_labels_fit(memory: int, n_rows: int) -> None:
     """Refuse rows whose labels alone exceed `memory` bytes, before these are read.
 
-    Raises
-    ------
-    MemoryBudgetError
-        The message names the least memory that the run needs.
+    The message names the least memory that the run needs.
     """
     if n_rows * LABEL_BYTES > memory:
         needed = n_rows * ROW_STATE_BYTES
@@ -156,16 +143,12 @@ class TrainingPlan:
         free rows is better, although fewer of its kernel rows fit in memory.
     active_rows : int
         Most rows that are kept current between two sweeps, at least `widest_set`.
-    gram_bytes : int
-        Bytes of kernel rows in memory.
-    block_bytes : int
-        Bytes for the blocks of rows that exist at once.
+    gram_bytes, block_bytes, active_row_bytes
+        Bytes of kernel rows in memory, of the blocks of rows that exist at once, of an active row.
     projected : dict
         Bytes of every part, by name.
     exact_rows : int
         Most rows that are packed in float64 together when there are no active rows.
-    active_row_bytes : float
-        Bytes that one of the active rows takes.
     """
 
     working_set: int
@@ -201,18 +184,16 @@ def plan_training(
     packed: bool = True,
     whole: bool = False,
 ) -> TrainingPlan:
-    """Divide `memory` bytes among the parts of a run.
+    """Divide `memory` bytes, for all arrays of the run together, among the parts of a run.
+
+    If not even the smallest working set fits, the message of the error has the projection.
 
     Parameters
     ----------
-    memory : int
-        Bytes that all arrays of the run together may take.
-    n_rows, n_columns : int
     bytes_per_row : float
         Bytes of one row in memory, as read.
     row_alignment : int
         Fewest rows of a block.
-    threads : int
     n_outputs : int
         Functions that are trained together, k: each row has k values of alpha and of f.
     active_output_bytes : int
@@ -225,11 +206,6 @@ def plan_training(
         Whether rows are packed for products. False for a kernel matrix.
     whole : bool
         Whether all rows are one working set. Its kernel rows then get all free memory.
-
-    Raises
-    ------
-    MemoryBudgetError
-        Not even the smallest working set fits; the message has the projection.
     """
     others = n_outputs - 1
     state = (ROW_STATE_BYTES + OUTPUT_BYTES * others) * n_rows + resident_bytes

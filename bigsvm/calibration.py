@@ -63,11 +63,6 @@ class Calibration:
         all. For a Laplace distribution its scale, >= 0, in units of the targets.
     n_rows : int or None
         Rows it was fitted on; None where the model came from elsewhere.
-
-    Raises
-    ------
-    ParameterError
-        Numbers of another shape, that are not finite, or that are no monotone function to [0, 1].
     """
 
     method: str
@@ -98,21 +93,7 @@ class Calibration:
             raise ParameterError(f"the scale of a Laplace distribution is {numbers[0, 0]}, below 0")
 
     def probability(self, values: Values) -> Values:
-        """Probability of the positive class for decision values, in [0, 1].
-
-        Parameters
-        ----------
-        values : (n,) or (n, n_functions) float64
-
-        Returns
-        -------
-        float64 of the same shape
-
-        Raises
-        ------
-        ParameterError
-            It is that of a regression.
-        """
+        """Probability of the positive class for decision values, (n,) or (n, n_functions)."""
         if self.method == "laplace":
             raise ParameterError("a regression has no classes, and so no probabilities of them")
         probabilities: Values
@@ -139,23 +120,9 @@ def fit_calibration(
     positive: NDArray[np.bool_],
     weights: Values | None = None,
 ) -> Calibration:
-    """Fit a calibration to rows that the values do not come from.
+    """Fit a sigmoid or isotonic calibration to rows that the values, (n,), do not come from.
 
-    Parameters
-    ----------
-    method : {"sigmoid", "isotonic"}
-    values : (n,) float64
-        Decision values.
-    positive : (n,) bool
-        Which rows are of the positive class: some, not all.
-    weights : (n,) float64, optional
-        Positive; 2 is the row twice.
-
-    Raises
-    ------
-    DataError
-        A decision value is not finite.
-    ParameterError
+    Some rows, not all, are of the positive class. A weight is positive; 2 is the row twice.
     """
     check_values(values)
     weights = np.ones(len(values)) if weights is None else weights
@@ -169,12 +136,7 @@ def fit_calibration(
 
 
 def check_values(values: Values) -> None:
-    """Refuse decision values that are not finite.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse decision values that are not finite."""
     if not np.isfinite(values).all():
         raise DataError(
             "decision values of the rows held out for the calibration are not finite; scale the "
@@ -248,22 +210,11 @@ def _isotonic(values: Values, positive: NDArray[np.bool_], weights: Values) -> V
 
 
 def fit_density(values: Values, weights: Values | None = None) -> Calibration:
-    """Fit the marks of one class to rows that the values do not come from.
+    """Fit the marks of one class to rows that the decision values, (n,), do not come from.
 
     Fifths of the rows outside, and of those inside, are between the numbers t_0 … t_10, t_5 being
-    0; the marks are the middles of neighbours.
-
-    Parameters
-    ----------
-    values : (n,) float64
-        Decision values; a row is inside from 0 on.
-    weights : (n,) float64, optional
-        Positive; 2 is the row twice.
-
-    Raises
-    ------
-    DataError
-        A decision value is not finite.
+    0; the marks are the middles of neighbours. A row is inside from 0 on. A weight is positive; 2
+    is the row twice.
     """
     check_values(values)
     weights = np.ones(len(values)) if weights is None else weights
@@ -288,20 +239,9 @@ def fit_density(values: Values, weights: Values | None = None) -> Calibration:
 def fit_laplace(residuals: Values, weights: Values | None = None) -> Calibration:
     """Fit the scale of a Laplace distribution to residuals of rows that were not trained on.
 
-    The scale of largest likelihood is the mean size of the residuals. As in LIBSVM, those above
-    five standard deviations do not count.
-
-    Parameters
-    ----------
-    residuals : (n,) float64
-        Targets minus predictions.
-    weights : (n,) float64, optional
-        Positive; 2 is the row twice.
-
-    Raises
-    ------
-    DataError
-        A residual is not finite.
+    The scale of largest likelihood is the mean size of the residuals, (n,), which are targets minus
+    predictions. As in LIBSVM, those above five standard deviations do not count. A weight is
+    positive; 2 is the row twice.
     """
     check_values(residuals)
     sizes = np.abs(residuals)

@@ -36,13 +36,8 @@ def compiled(function: Decorated = None, /, **options: object) -> Decorated:
     """Compile a function when it is first called, and keep its code.
 
     It does not hold the interpreter's lock. A division by zero gives what it gives in NumPy.
-
-    Parameters
-    ----------
-    function : callable
-        Or none, and it decorates by the options.
-    **options
-        Options of ``numba.njit``, instead of or besides those of bigsvm.
+    Options are those of ``numba.njit``, instead of or besides those of bigsvm; with these alone it
+    is a decorator.
     """
     return _decorated(function, options)
 
@@ -198,13 +193,8 @@ def _collect_no_garbage() -> None:
 class Compilations:
     """What has been compiled in a block, by any thread; code that is loaded does not count.
 
-    Attributes
-    ----------
-    n_functions : int
-        Functions, each type of arguments counted.
-    seconds : float
-    cpu_seconds : float
-        CPU time of the process in these seconds.
+    Functions count for each type of arguments. `cpu_seconds` is the process's CPU time in the
+    `seconds`.
     """
 
     n_functions: int = 0
@@ -214,17 +204,9 @@ class Compilations:
 
 @contextmanager
 def compilations(tell: Callable[[], None] = lambda: None) -> Iterator[Compilations]:
-    """Count what is compiled in a block.
+    """Count what is compiled in a block; the counts are up to date when it ends.
 
-    Parameters
-    ----------
-    tell : callable
-        Called when the first function is about to be compiled, by the thread that calls it.
-
-    Yields
-    ------
-    Compilations
-        Up to date when the block ends.
+    The thread that is about to compile the first function calls `tell`.
     """
     # Takes a second to import, which commands that compile nothing do not need.
     from numba.core import event

@@ -60,15 +60,8 @@ LARGEST_SLOPE = 1e12
 def class_probabilities(calibration: Calibration, values: F8, rule: str | None, k: int) -> F8:
     """Probabilities of classes, (n, k) float64 in [0, 1]; the sum of each row is 1.
 
-    Parameters
-    ----------
-    calibration : Calibration
-    values : (n,), or (n, n_functions) float64
-        Decision values.
-    rule : str or None
-        That of the model; None of one function, whose positive values are of the second class.
-    k : int
-        Classes of the model.
+    The decision values are (n,), or (n, n_functions). The rule is that of the model; None of one
+    function, whose positive values are of the second class.
     """
     if rule is None:
         second = calibration.probability(values)
@@ -104,13 +97,9 @@ def couple(second: F8, k: int) -> F8:
 
     They minimise ``Σ_i Σ_{j≠i} (r_ji p_i − r_ij p_j)²`` where ``Σ p = 1``, and r_ij is the
     probability of class i in the pair (i, j): the second approach of Wu, Lin and Weng 2004,
-    equations 18 to 21, which LIBSVM has too. The linear system is solved as it is.
-
-    Parameters
-    ----------
-    second : (n, k (k - 1) / 2) float64
-        Probabilities of the second class of each pair, in the order of `votes.pair_classes`.
-    k : int
+    equations 18 to 21, which LIBSVM has too. The linear system is solved as it is. `second`, (n, k
+    (k - 1) / 2), are the probabilities of the second class of each pair, in the order of
+    `votes.pair_classes`.
     """
     probabilities = np.empty((len(second), k))
     step = max(1, VALUES_AT_ONCE // (k + 1) ** 2)
@@ -143,19 +132,9 @@ def _coupled(second: F8, k: int) -> F8:
 def raise_predicted(probabilities: F8, codes: Codes) -> F8:
     """Give the nearest probabilities, in squares, of which those of given classes are the largest.
 
-    Classes with a larger probability and the given one share theirs equally.
-
-    Parameters
-    ----------
-    probabilities : (n, k) float64
-    codes : (n,) integers
-        A class for each row.
-
-    Returns
-    -------
-    (n, k) float64
-        With the same sums, but for rounding; of the given class larger by one unit in the last
-        place, so that there are no ties.
+    There is a class for each row of the probabilities, (n, k). Classes with a larger probability
+    and the given one share theirs equally. That of the given class is larger by one unit in the
+    last place, so that there are no ties. The sums of rows stay, but for rounding.
     """
     rows = np.flatnonzero(probabilities.argmax(axis=1) != codes)
     if not len(rows):
@@ -183,20 +162,9 @@ def values_per_row(rule: str, k: int) -> int:
 def values_to_fit(values: F8, codes: Codes, rule: str, k: int) -> F8:
     """Give what a calibration is fitted to, of the values of all functions of some rows.
 
-    Parameters
-    ----------
-    values : (m, n_functions) float64
-    codes : (m,) integers
-        Classes of the rows.
-    rule : str
-    k : int
-
-    Returns
-    -------
-    (m, k - 1) float64
-        Of class pairs: values of the pairs that the class of a row is in, positive for this class.
-    (m, k) float64
-        Of functions of one class each: `values`.
+    The values are (m, n_functions), and `codes` the classes of the rows. Of class pairs the result
+    is (m, k - 1), values of the pairs that the class of a row is in, positive for this class. Of
+    functions of one class each it is `values`, (m, k).
     """
     if rule not in OF_PAIRS:
         return values
@@ -212,22 +180,8 @@ def fit_classes(
 ) -> Calibration:
     """Fit the calibration of a model of several functions to rows that it was not trained on.
 
-    Parameters
-    ----------
-    method : {"sigmoid", "isotonic"}
-    values : (m, k - 1) or (m, k) float64
-        From `values_to_fit`.
-    codes : (m,) integers
-        Classes of the rows.
-    weights : (m,) float64 or None
-        Positive; 2 is the row twice.
-    rule : str
-    k : int
-
-    Raises
-    ------
-    DataError
-        A decision value is not finite.
+    Values are from `values_to_fit`, and `codes` are the classes of the rows. A weight is positive;
+    2 is the row twice.
     """
     check_values(values)
     weights = np.ones(len(values)) if weights is None else weights

@@ -103,19 +103,8 @@ def check_fields(
 ) -> None:
     """Refuse a value that is no JSON object, or has a field of another kind than declared.
 
-    Parameters
-    ----------
-    what : str
-        What to call the object in messages.
-    record : object
-    fields : mapping of str to kind
-        Fields that are not in it may have any value, but must not be nested too deeply.
-    required : collection of str
-        Other declared fields may be absent.
-
-    Raises
-    ------
-    ValueError
+    Fields that are not declared may have any value, but must not be nested too deeply. Declared
+    ones that are not required may be absent. Messages call the object `what`.
     """
     if not isinstance(record, dict):
         raise ValueError(f"{what} is no JSON object")
@@ -140,16 +129,10 @@ def check_fields(
 
 
 class Kept(NamedTuple):
-    """One array of a file.
+    """One array of a file; reals must be finite.
 
-    Attributes
-    ----------
-    dtype : str
-        Type of the array; reals must be finite.
-    shape : tuple of str
-        Names of sizes. The first array that uses a name sets its size.
-    below : str or None
-        Name of a size: integers must be in [0, size) and strictly ascending.
+    The first array that uses the name of a size in its shape sets that. `below` names a size:
+    integers must be in [0, size) and strictly ascending.
     """
 
     dtype: str
@@ -162,20 +145,10 @@ def check_arrays(
     table: Mapping[str, Kept],
     sizes: dict[str, tuple[int, ...]],
 ) -> None:
-    """Check names, types, shapes and values of arrays.
+    """Check names, types, shapes and values of arrays; a ValueError says what is wrong.
 
-    Parameters
-    ----------
-    arrays : mapping of str to array
-    table : mapping of str to Kept
-    sizes : dict of str to tuple of int
-        Sizes that are known; those that arrays set are added. A size may be of no dimension or of
-        several.
-
-    Raises
-    ------
-    ValueError
-        The message says what is wrong.
+    `sizes` has those that are known; those that arrays set are added. A size may be of no dimension
+    or of several.
     """
     if unknown := sorted(arrays.keys() ^ table.keys()):
         raise ValueError(f"arrays are missing, or unknown: {', '.join(unknown)}")

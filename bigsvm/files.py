@@ -48,18 +48,9 @@ def is_url(text: str) -> bool:
 
 
 def local_path(path: str | os.PathLike[str], name: str) -> Path:
-    """Path of a file or folder that must be on this machine.
+    """Path of a file or folder that must be on this machine; the parameter `name` is for messages.
 
-    Parameters
-    ----------
-    path : path
-    name : str
-        Name of the parameter, option or argument, for messages.
-
-    Raises
-    ------
-    ParameterError
-        The path is a URL, which would name a local folder such as ``s3:``.
+    A URL is refused: it would name a local folder such as ``s3:``.
     """
     text = os.fspath(path)
     if _URL.match(text):
@@ -123,16 +114,8 @@ def written(path: Path) -> Iterator[TextIO]:
 def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
     """Open a regular file to read; it never waits for the writer of a pipe or device.
 
-    Parameters
-    ----------
-    path : Path
-    follow_links : bool
-        True for a path that the user has named, False inside stores and checkpoints.
-
-    Raises
-    ------
-    OSError
-        It cannot be opened, is not a regular file, or is a link that must not be followed.
+    Links are followed for a path that the user has named, but not inside stores and checkpoints. A
+    file that is not regular, or a link that must not be followed, is an OSError.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags if follow_links else flags | os.O_NOFOLLOW)
@@ -143,13 +126,7 @@ def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
 
 
 def parse_json(data: bytes | str) -> object:
-    """Parse JSON whose origin is unknown.
-
-    Raises
-    ------
-    ValueError
-        It is not JSON, or nested too deeply to be parsed.
-    """
+    """Parse JSON whose origin is unknown; a ValueError also if it is nested too deeply."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -159,14 +136,7 @@ def parse_json(data: bytes | str) -> object:
 def exchange(first: Path, second: Path) -> bool:
     """Exchange two paths on one file system in one step.
 
-    Returns
-    -------
-    bool
-        False if the system or the file system has no such step; then nothing has changed.
-
-    Raises
-    ------
-    OSError
+    Returns False if the system or the file system has no such step; then nothing has changed.
     """
     # Few need it.
     import ctypes
@@ -232,12 +202,7 @@ def _sync(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with its contents; of a link, only the link itself.
-
-    Raises
-    ------
-    OSError
-    """
+    """Remove a file, or a folder with its contents; of a link, only the link itself."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -247,11 +212,8 @@ def remove(path: Path) -> None:
 def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
     """Open a file to write to it; returns its descriptor.
 
-    Raises
-    ------
-    OSError
-        It cannot be opened, or is a symbolic link, not a regular file, or a file with another name
-        (a hard link): writes would change a file elsewhere.
+    It is an OSError if it is a symbolic link, not a regular file, or a file with another name (a
+    hard link): writes would change a file elsewhere.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, mode)
@@ -268,13 +230,8 @@ def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
 def try_lock(path: Path, *, create: bool = True) -> int | None:
     """Descriptor of the locked file, or None if another process holds the lock.
 
-    Closing it, or the end of the process, gives the lock up.
-
-    Raises
-    ------
-    OSError
-        It cannot be opened, or is a link or not a regular file: writes to the lock would go
-        elsewhere.
+    Closing it, or the end of the process, gives the lock up. A link, or what is not a regular file,
+    is an OSError: writes to the lock would go elsewhere.
     """
     descriptor = open_own(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     try:
@@ -296,11 +253,8 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 def replaceable(path: Path) -> Path:
     """Place of the file that a name stands for, to rename another one to; of a link its target.
 
-    Raises
-    ------
-    OSError
-        The path is not a plain file: replacing a device, a pipe or a file that this process has
-        open would take it away from all its users.
+    It is an OSError if it is not a plain file: replacing a device, a pipe or a file that this
+    process has open would take it away from all its users.
     """
     place = Path(os.path.realpath(path))
     if is_stream(path):

@@ -28,15 +28,7 @@ _LOCK = "lock"
 def make_folder(parent: Path, prefix: str) -> tuple[Path, int]:
     """Make and lock a folder that only this user can enter.
 
-    Returns
-    -------
-    folder : Path
-    lock : int
-        Descriptor, to be closed once the folder is removed.
-
-    Raises
-    ------
-    OSError
+    Returns it and the descriptor of the lock, to be closed once the folder is removed.
     """
     while True:
         # Record the name first, so that an interrupted process can still remove the folder.
@@ -65,10 +57,8 @@ def folders_like(parent: Path, prefix: str) -> Iterator[Path]:
 def lock_left(folder: Path, prefix: str) -> int | None:
     """Lock a folder whose process has ended; None if the process is alive.
 
-    Raises
-    ------
-    OSError
-        `make_folder` did not make it, it has just been removed, or it may not be entered.
+    It is an OSError if `make_folder` did not make it, it has just been removed, or may not be
+    entered.
     """
     # Without a lock, only a name of `make_folder` proves that this is a work folder.
     made = re.fullmatch(rf"{re.escape(prefix)}\d+-[0-9a-f]{{16}}", folder.name)
@@ -78,11 +68,7 @@ def lock_left(folder: Path, prefix: str) -> int | None:
 def _lock(folder: Path, *, create: bool) -> int | None:
     """Lock a folder; None if another process has locked it.
 
-    Raises
-    ------
-    FileNotFoundError
-        The folder has been removed meanwhile.
-    OSError
+    It is a FileNotFoundError if the folder has been removed meanwhile.
     """
     lock = try_lock(folder / _LOCK, create=create)
     if lock is not None and os.fstat(lock).st_nlink == 0:
@@ -107,16 +93,7 @@ def remove_folder(folder: Path) -> None:
 def temporary_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
     """Make a folder that goes away, at the latest when the next process makes one of this prefix.
 
-    Parameters
-    ----------
-    parent : Path or None
-        Folder to make it in, made if absent; None is the system's folder for temporary files.
-    prefix : str
-
-    Raises
-    ------
-    OSError
-        It cannot be made.
+    It is in `parent`, made if absent; None is the system's folder for temporary files.
     """
     where = Path(tempfile.gettempdir()) if parent is None else parent
     where.mkdir(parents=True, exist_ok=True)

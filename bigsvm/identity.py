@@ -49,16 +49,8 @@ _LOOK_ANYWHERE = ("eval", "exec", "globals", "__import__")
 def identity_of(*values: object, versions: bool = True) -> str:
     """Tell what objects compute: functions, classes, instances, and plain values.
 
-    Parameters
-    ----------
-    *values : object
-    versions : bool
-        Whether the versions of packages count, from which functions are imported.
-
-    Returns
-    -------
-    str
-        Equal for objects that compute the same; of others `NOT_COMPARABLE`, and why.
+    The text is equal for objects that compute the same; of others it is `NOT_COMPARABLE`, and why.
+    `versions` says whether those of packages count, from which functions are imported.
     """
     try:
         return f"{PYTHON}-{_Walk(versions=versions).digest(values)}"

@@ -35,12 +35,8 @@ _CHECK: ContextVar[Callable[[], None]] = ContextVar("check", default=_nothing)
 def checked_by(check: Callable[[], None]) -> Iterator[None]:
     """Let `check_interrupt` call `check`, in this thread and in threads that it starts.
 
-    These are the threads whose work is wrapped by `in_this_context`.
-
-    Parameters
-    ----------
-    check : callable
-        May raise, which ends the work. It is called besides those set around this block.
+    These are the threads whose work is wrapped by `in_this_context`. `check` may raise, which ends
+    the work. It is called besides those set around this block.
     """
     outer = _CHECK.get()
 
@@ -76,11 +72,7 @@ def in_this_context(
 ) -> Callable[P, T]:
     """Give `work` for one call in another thread, with the checks of this thread.
 
-    Parameters
-    ----------
-    work : callable
-    and_check : callable, optional
-        Is called besides. May raise, which ends `work`.
+    `and_check` is called besides. It may raise, which ends `work`.
     """
     context = copy_context()
 

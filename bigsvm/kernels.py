@@ -334,12 +334,8 @@ def _is_defined_again(kind: type[Kernel], other: type[Kernel]) -> bool:
 def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:
     """Build the kernel `name` from those of the parameters it has.
 
-    Raises
-    ------
-    ParameterError
-        Unknown name, or that of a kernel with other parameters than these; gamma negative, not
-        finite or not 0 and beyond float32; coef0 not finite or beyond float32; degree negative or
-        fractional.
+    It is an error if the kernel has other parameters than these; if gamma is negative, not finite,
+    or not 0 and beyond float32; coef0 not finite or beyond float32; degree negative or fractional.
     """
     if not isinstance(name, str) or name not in KERNELS:
         raise ParameterError(f"kernel is {brief(name)}; it must be one of {', '.join(KERNELS)}")
@@ -369,13 +365,7 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
 
 
 def kernel_from(description: Mapping[str, Any]) -> Kernel:
-    """Build the kernel that `Kernel.describe` described.
-
-    Raises
-    ------
-    ParameterError
-        No kernel of this name, or not with these parameters.
-    """
+    """Build the kernel that `Kernel.describe` described."""
     if not isinstance(description, Mapping) or not isinstance(description.get("name"), str):
         raise ParameterError("the description of a kernel has no name")
     parameters = dict(description)
@@ -413,23 +403,12 @@ def resolve_gamma(
 ) -> float:
     """Turn ``"scale"`` and ``"auto"`` into numbers, with scikit-learn's meaning.
 
-    Parameters
-    ----------
-    gamma : float or {"scale", "auto", "mean-distance"}
-        ``"scale"`` is 1 / (n_features · variance), or 1 where the variance is 0; ``"auto"`` is
-        1 / n_features; ``"mean-distance"`` 1 / (2 · mean_distance), or 1 where that is 0: with σ²
-        = mean_distance the kernel is exp(-d² / 2σ²) (Frandi et al. 2013, section 5.2.1).
-    n_features : int
-    variance : float
-        Variance of all entries of the training rows, population form.
-    mean_distance : float
-        Average squared distance of two rows.
-
-    Raises
-    ------
-    ParameterError
-        Neither of these words, or a number that is negative, not finite, or not 0 and beyond
-        float32, as that of ``"scale"`` is where the features are extremely small or large.
+    ``"scale"`` is 1 / (n_features · variance), or 1 where the variance is 0; ``"auto"`` is 1 /
+    n_features; ``"mean-distance"`` 1 / (2 · mean_distance), or 1 where that is 0: with σ² =
+    mean_distance the kernel is exp(-d² / 2σ²) (Frandi et al. 2013, section 5.2.1). The variance is
+    that of all entries of the training rows, population form; `mean_distance` is the average
+    squared distance of two rows. A number beyond float32 is refused, as that of ``"scale"`` is
+    where the features are extremely small or large.
     """
     if isinstance(gamma, str):
         if gamma == "scale":

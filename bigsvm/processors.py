@@ -52,20 +52,10 @@ def default_threads() -> int:
 
 
 def count_threads(n_jobs: object, name: str = "n_jobs") -> int:
-    """Return the number of threads for a value of `n_jobs`.
+    """Return the number of threads for a value of `n_jobs`; `name` is for messages.
 
-    Parameters
-    ----------
-    n_jobs : int or None
-        As in joblib: -1 is all available processors, -2 all but one, and so on. None is
-        `default_threads`.
-    name : str
-        Name of the parameter, for messages.
-
-    Raises
-    ------
-    ParameterError
-        It is 0, or not a whole number.
+    As in joblib, -1 is all available processors, -2 all but one, and so on. None is
+    `default_threads`.
     """
     if n_jobs is None:
         return default_threads()
@@ -178,14 +168,7 @@ def _quota() -> float:
 def control_groups(controller: str) -> list[Path]:
     """Folders of the control groups of this process, and of those around them.
 
-    Parameters
-    ----------
-    controller : {"cpu", "memory"}
-
-    Returns
-    -------
-    list of Path
-        Empty if the system has no control groups.
+    The controller is ``"cpu"`` or ``"memory"``. A system without control groups has none.
     """
     try:
         lines = OWN_CONTROL_GROUPS.read_text().splitlines()

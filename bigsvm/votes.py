@@ -39,33 +39,14 @@ RULES = OF_PAIRS + OF_CLASSES
 
 
 def n_functions(rule: str, n_classes: int) -> int:
-    """How many functions a rule looks at.
-
-    Raises
-    ------
-    ParameterError
-        No such rule.
-    """
+    """How many functions a rule looks at."""
     if rule not in RULES:
         raise ParameterError(f"rule is {rule!r}; it must be one of {', '.join(RULES)}")
     return n_classes * (n_classes - 1) // 2 if rule in OF_PAIRS else n_classes
 
 
 def decide(values: F8, rule: str, n_classes: int) -> I8:
-    """Classes, (n,) int64 codes.
-
-    Parameters
-    ----------
-    values : (n, n_functions) float64
-    rule : str
-        One of `RULES`.
-    n_classes : int
-
-    Raises
-    ------
-    ParameterError
-        No such rule, or it takes another number of functions.
-    """
+    """Classes, (n,) int64 codes, by one of `RULES` from values (n, n_functions)."""
     wanted = n_functions(rule, n_classes)
     if values.shape[1] != wanted:
         raise ParameterError(
@@ -141,17 +122,9 @@ def pair_classes(n_classes: int) -> tuple[I8, I8]:
 def pair_functions(dual_coefficients: F8, counts: NDArray[np.integer]) -> sp.csr_array:
     """Coefficients of all pairs from LIBSVM's ``sv_coef``, scikit-learn's ``dual_coef_``.
 
-    Parameters
-    ----------
-    dual_coefficients : (k - 1, n_support) float64
-        Support vectors ordered by class; each has one coefficient for every other class.
-    counts : (k,) integers
-        Support vectors of each class; `n_support` together.
-
-    Returns
-    -------
-    (n_support, k (k - 1) / 2) CSR float64
-        With k - 1 entries in a row, sign turned round.
+    These are (k - 1, n_support): support vectors are ordered by class, and each has one coefficient
+    for every other class. `counts`, (k,), are the support vectors of each class. The result is CSR,
+    (n_support, k (k - 1) / 2), with k - 1 entries in a row, sign turned round.
     """
     n_classes = len(counts)
     classes = np.repeat(np.arange(n_classes), counts)[:, None]
@@ -169,17 +142,9 @@ def pair_functions(dual_coefficients: F8, counts: NDArray[np.integer]) -> sp.csr
 def pairs_in_order(functions: sp.csr_array, intercepts: F8, places: I8) -> tuple[sp.csr_array, F8]:
     """Functions of the pairs of the same classes in another order.
 
-    Parameters
-    ----------
-    functions : (n_support, k (k - 1) / 2) CSR float64
-    intercepts : (k (k - 1) / 2,) float64
-    places : (k,) int64
-        Places of the classes in the order that they have now.
-
-    Returns
-    -------
-    functions, intercepts
-        Of the pairs in their new order, positive for the second class of each.
+    The functions are CSR, (n_support, k (k - 1) / 2), the intercepts (k (k - 1) / 2,). `places`,
+    (k,), are those of the classes in the order that they have now. Those returned are positive for
+    the second class of each pair.
     """
     first, second = pair_classes(len(places))
     low, high = places[first], places[second]
@@ -192,11 +157,7 @@ def pairs_in_order(functions: sp.csr_array, intercepts: F8, places: I8) -> tuple
 def support_classes(functions: sp.csr_array, n_classes: int) -> I8:
     """Class of each support vector, (n_support,) int64: the one its first coefficient pulls to.
 
-    Parameters
-    ----------
-    functions : (n_support, k (k - 1) / 2) CSR float64
-        Not 0 in every row.
-    n_classes : int
+    The functions are (n_support, k (k - 1) / 2), and no row of them is 0.
     """
     first, second = pair_classes(n_classes)
     entry = functions.indptr[:-1]
@@ -206,15 +167,10 @@ def support_classes(functions: sp.csr_array, n_classes: int) -> I8:
 
 
 def libsvm_coefficients(functions: sp.csr_array, n_classes: int) -> tuple[I8, I8, F8]:
-    """Lay out coefficients of pairs as LIBSVM does.
+    """Lay out coefficients of pairs, (n_support, k (k - 1) / 2), as LIBSVM does.
 
     A support vector belongs to the class that its coefficients pull to. It is listed once for each
     such class: there are several where training has merged equal rows with different labels.
-
-    Parameters
-    ----------
-    functions : (n_support, k (k - 1) / 2) CSR float64
-    n_classes : int
 
     Returns
     -------
