@@ -25,12 +25,7 @@ OF_PAPERS = (
 
 
 def check_parameters(p: TrainingParameters) -> None:
-    """Refuse values that mean nothing, alone or beside others.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse values that mean nothing, alone or beside others."""
     _check_values(p)
     if p.class_weight is not None:
         _check_class_weight(p)

@@ -65,19 +65,12 @@ class Declaration:
         Documentation. The first paragraph is also the help of the option.
     panel : str or None
         Heading under which help lists the option; None if there is no option.
-    formulations : tuple of str or None
-        Formulations that use the parameter; None is all.
+    formulations, kernels : tuple of str or None
+        Formulations that use the parameter, None for all; kernels, if it is one of a kernel.
     recorded : bool
         Whether a checkpoint records it, and is not resumed with another value.
-    kernels : tuple of str or None
-        Kernels that use it, if it is one of a kernel.
-    rule : Rule or None
-    kind : Kind or None
-        Where the type of the field does not say it.
-    in_estimators : str or None
-        Its name in the estimators, where that differs.
-    option : str or None
-        Its option, where the name does not say it.
+    kind, in_estimators, option
+        Its kind, its name in the estimators and its option, where the field does not say them.
     metavar : str or None
         What the help shows for a value that is no word of a list.
     """
@@ -154,12 +147,7 @@ def is_too_large(value: object) -> bool:
 
 
 def check_value(field: "Field[Any]", value: Any) -> None:
-    """Refuse a value of another type, one that is no choice, or one against the rule.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse a value of another type, one that is no choice, or one against the rule."""
     if value is None and may_be_none(field):
         return
     declared, kind = declaration_of(field), _kind(field)

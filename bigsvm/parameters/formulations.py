@@ -25,16 +25,9 @@ FormulationName = Literal[
 class Traits(NamedTuple):
     """What is known of a formulation by name.
 
-    Attributes
-    ----------
-    learns : {"classes", "targets", "rows"}
-        What its rows have, and its predictions are: classes, numbers, or nothing.
-    is_reduced : bool
-        Whether it is of two classes, so that more become several problems.
-    is_ball : bool
-        Whether its rows are points of a minimal enclosing ball.
-    gap : str
-        What a run brings down to its tolerance.
+    What its rows have, and its predictions are, is what it `learns`. It `is_reduced` if it is of
+    two classes, so that more become several problems; it `is_ball` if its rows are points of a
+    minimal enclosing ball. A run brings `gap` down to its tolerance.
     """
 
     learns: Literal["classes", "targets", "rows"]

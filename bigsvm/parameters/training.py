@@ -257,10 +257,5 @@ def again(name: str, *, default: Any = MISSING) -> Any:
 
 
 def check_parameter(name: str, value: object) -> None:
-    """Refuse a value that the parameter of this name cannot have.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse a value that the parameter of this name cannot have."""
     check_value(FIELDS[name], value)
