@@ -58,15 +58,10 @@ def check_certificate(
     n_classes: int | None,
     required: Collection[str] = (),
 ) -> None:
-    """Refuse a certificate with a field of the wrong type or out of range.
+    """Refuse a certificate with a field of the wrong type or out of range, or without one required.
 
-    Parameters
-    ----------
-    certificate : dict
-    n_classes : int or None
-        Number of classes; None if only the certificate may know it. Class indices must be smaller.
-    required : collection of str
-        Fields that must be there.
+    Class indices must be smaller than `n_classes`, which is None if only the certificate may know
+    it.
     """
     check_fields("certificate", certificate, {**CHECKS, **_COUNTS}, required=required)
     counts = certificate.get("n_support_of_classes")

@@ -65,13 +65,7 @@ RULE: dict[int, dict[str, Kind]] = {
 def header_and_tensors(
     attributes: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the contents of the file of a model: the JSON header, and flat tensors.
-
-    Parameters
-    ----------
-    attributes : mapping
-        Attributes of a `KernelExpansion`.
-    """
+    """Return the JSON header and flat tensors of a file, for attributes of a `KernelExpansion`."""
     rule, scaler, calibration = (attributes[name] for name in ("rule", "scaler", "calibration"))
     vectors, coefficients = attributes["support_vectors"], attributes["coefficients"]
     tensors = {"intercepts": np.atleast_1d(attributes["intercept"])}
@@ -110,19 +104,7 @@ def header_and_tensors(
 
 
 def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Check the contents of a file, and return the arguments of `KernelExpansion`.
-
-    Parameters
-    ----------
-    header : mapping
-        Parsed JSON header.
-    tensors : dict of arrays
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError, BigsvmError
-        A field is missing, of another type or out of range.
-    """
+    """Check the JSON header and tensors of a file; returns the arguments of `KernelExpansion`."""
     fields = HEADER | RULE.get(header["format_version"], {})
     check_fields("the header", header, fields, required=fields.keys() - {"calibration"})
     rule = header["rule"] if "rule" in fields else None
@@ -270,14 +252,7 @@ def _matrix(
     shape: tuple[int, ...],
     dtypes: tuple[type[np.floating[Any]], ...],
 ) -> Any:  # noqa: ANN401 (an array or CSR)
-    """Rebuild an array or a CSR matrix.
-
-    Raises
-    ------
-    ValueError
-        The shape or dtype is wrong, an index is out of range or occurs twice in a row, or a value
-        is not finite.
-    """
+    """Rebuild an array or a CSR matrix; a ValueError says what is wrong with it."""
     matrix: Any = tensors.get(name)
     if matrix is None:
         matrix = _csr(

@@ -35,16 +35,12 @@ class Doubtful(NamedTuple):
 
     Attributes
     ----------
-    places : (m,) int64
-        Among the support vectors.
-    rows : (m,) int64
-        Among the rows of the training data.
+    places, rows : (m,) int64
+        Among the support vectors, and among the rows of the training data.
     label, looks_like : (m,) int64
         Places in the model's classes: of the label, and of the other class with the largest η.
-    doubt : (m,) float64
-        ‖τ‖.
-    distribution : (m, k) float64
-        η.
+    doubt, distribution : (m,) and (m, k) float64
+        ‖τ‖, and η.
     margin : (m,) float64
         Decision value of the label less the largest of the others: below 0 where the machine is
         wrong on the row.
@@ -97,24 +93,9 @@ def most_doubtful(
 ) -> Doubtful:
     """Rows with the largest ‖τ‖; of equal ones, those that the machine is most wrong on first.
 
-    Parameters
-    ----------
-    model : KernelExpansion
-        A model with the formulation crammer-singer.
-    source : RowSource
-        The rows it was trained on; those with the largest doubt are evaluated, streamed.
-    count : int
-        How many, at most.
-    threads : int
-    on_progress : callable, optional
-        Told the rows evaluated, and how many there are; what it raises ends the pass.
-
-    Raises
-    ------
-    ModelError
-        The model is of another formulation.
-    DataError
-        These are other rows.
+    The source has the rows that the crammer-singer model was trained on; those with the largest
+    doubt are evaluated, streamed, and at most `count` are returned. `on_progress` is told the rows
+    evaluated, and how many there are; what it raises ends the pass.
     """
     doubt, codes = label_doubt(model), support_codes(model)
     if model.kernel.product == "lookup":

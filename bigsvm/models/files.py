@@ -106,12 +106,7 @@ def _plain(value: object) -> object:
 
 
 def write_tensors(path: Path, text: str, tensors: dict[str, NDArray[Any]]) -> None:
-    """Write a text, tensors and their hash to a safetensors file, whole or not at all.
-
-    Raises
-    ------
-    OSError, SafetensorError
-    """
+    """Write a text, tensors and their hash to a safetensors file, whole or not at all."""
     # Saves 1 MB where a model is used and thrown away.
     import safetensors.numpy
 
@@ -125,12 +120,7 @@ def write_tensors(path: Path, text: str, tensors: dict[str, NDArray[Any]]) -> No
 
 
 def read_tensors(path: Path) -> tuple[str | None, dict[str, NDArray[Any]]]:
-    """Read what `write_tensors` wrote; the text is None, and no hash compared, if there is none.
-
-    Raises
-    ------
-    OSError, ValueError, SafetensorError
-    """
+    """Read what `write_tensors` wrote; the text is None, and no hash compared, if there is none."""
     import safetensors
 
     with safetensors.safe_open(str(path), "numpy") as file:

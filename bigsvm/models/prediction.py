@@ -76,17 +76,9 @@ def stream(
 ) -> None:
     """Hand decision values to `use`, some rows at a time.
 
-    Parameters
-    ----------
-    functions : Functions
-    source : RowSource
-        Scaled as the support vectors are.
-    use : callable
-        Given places of rows, and their values (m,) or (m, n_functions).
-    threads, block_bytes, on_progress
-        As for `KernelExpansion.decision_function`.
-    workforce : Workforce, optional
-        Workers that compute; the values have the same bits.
+    The rows are scaled as the support vectors are. `use` is given places of rows, and their values,
+    (m,) or (m, n_functions). Where a workforce computes, the values have the same bits. Other
+    arguments are those of `KernelExpansion.decision_function`.
     """
     kernel, support_vectors, _, intercept, centre = functions
     if source.is_sparse:
@@ -144,10 +136,7 @@ def _from_workers(
 ) -> Iterator[Partial]:
     """Yield the decision values of rows in their order, which workers compute.
 
-    Raises
-    ------
-    MemoryBudgetError
-        The model does not fit in the memory of a worker.
+    It is a MemoryBudgetError if the model does not fit in the memory of a worker.
     """
     done = 0
 
@@ -207,13 +196,7 @@ def _terms(functions: Functions) -> tuple[Rows, Weights]:
 
 
 def weight_vectors(support_vectors: Rows, coefficients: Weights) -> F8:
-    """``coefficientsᵀ support_vectors``: w of each function, (n_functions, d) float64.
-
-    Parameters
-    ----------
-    support_vectors : (p, d) array or CSR
-    coefficients : (p,) float64 or (p, n_functions) CSR
-    """
+    """``coefficientsᵀ support_vectors``: w of each function, (n_functions, d) float64."""
     n_functions = 1 if coefficients.ndim == 1 else coefficients.shape[1]
     directions = np.zeros((n_functions, support_vectors.shape[1]))
     for start in range(0, support_vectors.shape[0], ROWS_AT_ONCE):
@@ -225,24 +208,11 @@ def weight_vectors(support_vectors: Rows, coefficients: Weights) -> F8:
 
 
 def _meet(vectors: Rows, source: RowSource, *, kernel: Kernel) -> tuple[Rows, RowSource, F8 | None]:
-    """Prepare support vectors and sparse rows for their products with each other.
+    """Prepare support vectors (p, d) and sparse rows (n, d) for their products with each other.
 
     Few of very many columns occur in the vectors; all others only affect the lengths of rows.
-
-    Parameters
-    ----------
-    vectors : (p, d)
-    source : RowSource
-        Sparse rows, (n, d).
-    kernel : Kernel
-
-    Returns
-    -------
-    vectors : (p, m)
-    source : RowSource
-        (n, m).
-    centre : (m,) float64 or None
-        Centre to subtract from sparse rows; see `far_columns`.
+    Returns both with the m columns that matter, and a centre, (m,) or None, to subtract from sparse
+    rows; see `far_columns`.
     """
     n, d = vectors.shape
     centred = kernel.is_shift_invariant and n > 0
@@ -274,17 +244,10 @@ def _dense_centre(vectors: Rows) -> F8 | None:
 
 
 class Packed:
-    """Vectors and coefficients of a decision function.
+    """Vectors, (p, d), and coefficients, (p,) or (p, n_functions) CSR, of a decision function.
 
-    Parameters
-    ----------
-    tiles : KernelTiles
-    vectors : (p, d)
-    coefficients : (p,) float64 or (p, n_functions) CSR
-    for_sparse_rows : bool
-        Whether the rows to multiply with are sparse.
-    most_bytes : int
-        Most bytes of sparse vectors that are laid out together, at least `LEAST_BYTES`.
+    `for_sparse_rows` says whether the rows to multiply with are sparse. `most_bytes`, at least
+    `LEAST_BYTES`, are those of sparse vectors that are laid out together.
     """
 
     def __init__(
@@ -343,13 +306,7 @@ class Packed:
         return blocks(source, 0, source.n_rows, step, block_bytes)
 
     def add(self, rows: RowsAt, out: F8, *, report: Callable[[float], None]) -> None:
-        """``out += K(rows, vectors) @ coefficients``.
-
-        Parameters
-        ----------
-        rows : (m, d)
-        out : (m,) or (m, n_functions) float64
-        """
+        """``out += K(rows, vectors) @ coefficients``, rows (m, d), out (m,) or (m, n_functions)."""
         if self._only is not None:
             self._tiles.multiply(rows, *self._only, out)
             return
