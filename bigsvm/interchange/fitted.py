@@ -12,15 +12,7 @@ if TYPE_CHECKING:
 
 
 def model_of(trained: KernelExpansion | BaseEstimator) -> KernelExpansion:
-    """Return a model as it is, and the model of a fitted estimator.
-
-    Raises
-    ------
-    NotFittedError
-        The estimator has not been fitted.
-    ParameterError
-        It is neither a model nor an estimator of bigsvm.
-    """
+    """Return a model as it is, and the model of a fitted estimator."""
     if isinstance(trained, KernelExpansion):
         return trained
     # Imported here, as the export of a saved model does not need it.

@@ -71,8 +71,6 @@ class Header:
     ----------
     svm_type : str
         One of `SVM_TYPES`.
-    total_sv : int
-        Support vectors.
     rho : (n_pairs,) float64
         One number if there are at most two classes.
     labels : list of int
@@ -276,11 +274,8 @@ def read_vectors(
 ) -> tuple[sp.csr_matrix, NDArray[np.float64]]:
     """Read the support vectors: indices as written, and their coefficients, (n, k - 1).
 
-    Raises
-    ------
-    ModelError
-        A line is not a support vector, their number differs from the header, or the file ends
-        within a line.
+    A line that is none, another number of them than the header has, and an end within a line are
+    refused.
     """
     blocks: list[sp.csr_matrix] = []
     n_coefficients, count = max(1, len(header.labels) - 1), header.total_sv

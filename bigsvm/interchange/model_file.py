@@ -20,21 +20,9 @@ def read_model_file(
     n_features: int | None = None,
     range_file: str | os.PathLike[str] | None = None,
 ) -> KernelExpansion:
-    """Read a model that bigsvm or LIBSVM wrote.
+    """Read a model that bigsvm or LIBSVM wrote; LIBSVM's are not read from URLs.
 
-    Parameters
-    ----------
-    path : path or URL
-        LIBSVM's models are not read from URLs.
-    n_features, range_file
-        Only for a model of LIBSVM, as for `read_libsvm_model`.
-
-    Raises
-    ------
-    ModelError
-        It is neither, is damaged or cannot be read, or an argument is not for such a model.
-    StoreError
-        Its URL cannot be read.
+    `n_features` and `range_file` are only for a model of LIBSVM, as for `read_libsvm_model`.
     """
     if isinstance(path, str) and is_url(path):
         if (n_features, range_file) != (None, None):

@@ -39,18 +39,10 @@ _MOST_LINE_BYTES = 4096
 class Range(NamedTuple):
     """Contents of a file of svm-scale.
 
-    Attributes
-    ----------
-    lower, upper : float
-        Values to which the smallest and the largest value of a column are mapped.
-    indices : (m,) int64
-        Columns, with the indices of LIBSVM's text.
-    low, high : (m,) float64
-        Smallest and largest value of these columns.
-    digest : str
-        Hash of the file.
-    targets : (float, float, float, float) or None
-        Ends of the range of the targets, and their smallest and largest value, if these are scaled.
+    The smallest and the largest value of a column are mapped to `lower` and `upper`. They are `low`
+    and `high`, (m,), of the columns `indices`, which are those of LIBSVM's text. `digest` is the
+    hash of the file. `targets`, if these are scaled, are the ends of their range, and their
+    smallest and largest value.
     """
 
     path: Path

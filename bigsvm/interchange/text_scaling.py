@@ -28,21 +28,11 @@ MOST_COLUMNS = 1 << 25
 
 
 class TextScaling:
-    """What the columns of LIBSVM text are scaled by.
+    """What the columns of LIBSVM text are scaled by: from `low` and `high` to `lower` and `upper`.
 
-    Parameters
-    ----------
-    lower, upper : float
-        Ends of the range of each column.
-    low, high : (n,) float64
-        Smallest and largest value of each index, from 0.
-    targets : (float, float, float, float), optional
-        Ends of the range of the targets, and their smallest and largest value.
-
-    Attributes
-    ----------
-    n_read, n_written : int
-        Entries of the lines that were scaled so far, before and after.
+    The former are the smallest and largest value of each index, from 0, (n,). `targets` are the
+    ends of the range of the targets, and their smallest and largest value. `n_read` and `n_written`
+    count the entries of the lines that were scaled so far, before and after.
     """
 
     def __init__(
