@@ -58,12 +58,8 @@ class EvaluatesRows(SharedArguments):
     def _knowing(self, rows: RowSource, values: NDArray[np.float64] | None) -> Iterator[None]:
         """Let predictions of `rows` use values of the function that training has left, for a while.
 
-        Parameters
-        ----------
-        rows : RowSource
-            (m, d).
-        values : (m,) float64 or None
-            From float32 kernel values. Those near 0, whose signs are in doubt, are computed again.
+        The values, (m,), are from float32 kernel values. Those near 0, whose signs are in doubt,
+        are computed again.
         """
         if values is not None:
             largest = float(np.abs(values).max(initial=0.0))
@@ -94,18 +90,11 @@ class EvaluatesRows(SharedArguments):
         )
 
     def _evaluate(self, X: Any, evaluate: Evaluate, of_none: NDArray[Any], order: Order) -> Any:
-        """Evaluate the model at all rows, lazily where X is.
+        """Evaluate the model at all rows, lazily where X is; X is as `fit` takes it.
 
-        Parameters
-        ----------
-        X
-            As `fit` takes it.
-        evaluate : callable
-            Given the model, rows and threads, returns (n,) or (n, m).
-        of_none : (0,) or (0, m) array
-            What that is of no rows.
-        order : {"store", "input"}
-            Order of the result for a store or its rows; other containers have one order.
+        `evaluate` is given the model, rows and threads, and returns (n,) or (n, m). `of_none` is
+        what that is of no rows. The order is that of the result for a store or its rows; other
+        containers have one order.
         """
         if order != "store":
             check_order(order)

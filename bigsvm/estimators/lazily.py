@@ -31,19 +31,12 @@ _SENT: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDict
 def evaluated_lazily(
     array: da.Array, model: KernelExpansion, evaluate: Evaluate, of_none: NDArray[Any]
 ) -> da.Array:
-    """Evaluate a model at the blocks of a Dask array, lazily.
+    """Evaluate a model at the blocks of a Dask array (n, d), lazily.
 
-    Parameters
-    ----------
-    array : dask.array.Array, (n, d)
-        With one chunk along the columns.
-    model : KernelExpansion
-        If it has more than `LARGEST_IN_GRAPH` bytes and a client of a cluster is current, it is
-        copied to the workers now; only that client can compute the result.
-    evaluate : callable
-        Given the model, rows and threads, returns (n,) or (n, m).
-    of_none : (0,) or (0, m) array
-        What that is of no rows.
+    The array has one chunk along the columns. A model of more than `LARGEST_IN_GRAPH` bytes is
+    copied to the workers now if a client of a cluster is current; only that client can compute the
+    result. `evaluate` is given the model, rows and threads, and returns (n,) or (n, m). `of_none`
+    is what that is of no rows.
     """
     wide = {}
     if of_none.ndim > 1:
@@ -57,15 +50,10 @@ def evaluated_lazily(
 def evaluated_beside_frame(
     frame: Any, model: KernelExpansion, evaluate: Evaluate, of_none: NDArray[Any]
 ) -> Any:
-    """Evaluate a model at the partitions of a Dask data frame, lazily.
+    """Evaluate a model at the partitions of a Dask data frame, lazily; see `evaluated_lazily`.
 
-    The parameters are those of `evaluated_lazily`.
-
-    Returns
-    -------
-    dask.dataframe.Series, or DataFrame
-        With the index and the divisions of the frame. The latter of values (n, m), with the columns
-        0 … m - 1.
+    Returns a series, or for values (n, m) a data frame with the columns 0 … m - 1. It has the index
+    and the divisions of the frame.
     """
     return frame.map_partitions(
         _partition_values, _once(model), evaluate=evaluate, of_none=of_none,

@@ -109,13 +109,7 @@ def estimator_of(parameters: TrainingParameters) -> KernelMachine:
 
 
 def _parameters(kind: type[KernelMachine], model: KernelExpansion) -> dict[str, Any]:
-    """Parameters of an estimator, as far as the model knows them.
-
-    Raises
-    ------
-    ParameterError
-        A value is none of its parameter.
-    """
+    """Parameters of an estimator, as far as the model knows them; wrong values are refused."""
     trained: Mapping[str, Any] = model.provenance.get("parameters", {})
     known = {name: trained[ours] for name, ours in TRAINED.items() if ours in trained}
     known |= model.provenance.get("estimator", {})

@@ -33,13 +33,7 @@ def is_calibrated(estimator: KernelMachine) -> bool:
 
 
 def probabilities(machine: KernelMachine, X: Any, evaluate: Evaluate, order: Order) -> Any:
-    """Evaluate probabilities at all rows, (n, k), lazily where X is.
-
-    Raises
-    ------
-    ParameterError
-        The model was trained without a calibration.
-    """
+    """Evaluate probabilities at all rows, (n, k), lazily where X is."""
     check_is_fitted(machine)
     model = machine.model_
     if model.calibration is None:

@@ -88,18 +88,9 @@ class History:
 class Tasks:
     """Tells callbacks of a fit: of its tasks as scikit-learn does, and ours of its events.
 
-    A sweep is a task of the fit, and so is the work until the next report on class pairs.
-
-    Parameters
-    ----------
-    estimator : SharedArguments
-    context : CallbackContext
-        Of the fit.
-
-    Attributes
-    ----------
-    stopped_by : str or None
-        Why a callback has ended the fit.
+    A sweep is a task of the fit, and so is the work until the next report on class pairs. The
+    context is that of the fit. `stopped_by` says why a callback has ended the fit; None if none
+    has.
     """
 
     def __init__(self, estimator: SharedArguments, context: CallbackContext) -> None:
@@ -148,13 +139,7 @@ def callbacks_of(estimator: SharedArguments) -> list[Any]:
 
 
 def folder_of_checkpoints(estimator: SharedArguments) -> CheckpointCallback | None:
-    """Return the callback that keeps checkpoints, if one is set.
-
-    Raises
-    ------
-    ParameterError
-        There are several, or the estimator has a checkpoint of its own.
-    """
+    """Return the callback that keeps checkpoints, if one is set."""
     keepers = [kept for kept in callbacks_of(estimator) if isinstance(kept, CheckpointCallback)]
     if not keepers:
         return None
@@ -172,17 +157,8 @@ def folder_of_checkpoints(estimator: SharedArguments) -> CheckpointCallback | No
 class FitWatch:
     """Listens to the run of one `fit`; a context manager around it.
 
-    Parameters
-    ----------
-    estimator : SharedArguments
-        Its `verbose` says whether progress is shown on standard error.
-    context : CallbackContext
-        Of the fit.
-    stop : StoppedByCtrlC
-
-    Attributes
-    ----------
-    history : History
+    `verbose` of the estimator says whether progress is shown on standard error. The context is that
+    of the fit.
     """
 
     def __init__(
@@ -243,11 +219,6 @@ class StoppedByCtrlC:
     there is a checkpoint; at the end of the block it is a KeyboardInterrupt. A second one raises
     KeyboardInterrupt at once. Outside the main thread, or if another handler is installed for
     SIGINT, nothing changes.
-
-    Attributes
-    ----------
-    asked : bool
-        Whether the run should stop.
     """
 
     def __init__(self) -> None:
