@@ -36,8 +36,8 @@ def compiled(function: Decorated = None, /, **options: object) -> Decorated:
     """Compile a function when it is first called, and keep its code.
 
     It does not hold the interpreter's lock. A division by zero gives what it gives in NumPy.
-    Options are those of ``numba.njit``, instead of or besides those of bigsvm; with these alone it
-    is a decorator.
+    Options are those of ``numba.njit``, instead of or besides those of bigsvm. Without a function
+    the result is a decorator.
     """
     return _decorated(function, options)
 

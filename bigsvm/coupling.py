@@ -133,8 +133,8 @@ def raise_predicted(probabilities: F8, codes: Codes) -> F8:
     """Give the nearest probabilities, in squares, of which those of given classes are the largest.
 
     There is a class for each row of the probabilities, (n, k). Classes with a larger probability
-    and the given one share theirs equally. That of the given class is larger by one unit in the
-    last place, so that there are no ties. The sums of rows stay, but for rounding.
+    and the given one share theirs equally; the given one gets one unit in the last place more, so
+    that there are no ties. The sums of rows stay, but for rounding.
     """
     rows = np.flatnonzero(probabilities.argmax(axis=1) != codes)
     if not len(rows):

@@ -131,8 +131,8 @@ def check_fields(
 class Kept(NamedTuple):
     """One array of a file; reals must be finite.
 
-    The first array that uses the name of a size in its shape sets that. `below` names a size:
-    integers must be in [0, size) and strictly ascending.
+    `shape` has names of sizes: the first array that uses a name sets its size. `below` names a
+    size: integers must be in [0, size) and strictly ascending.
     """
 
     dtype: str

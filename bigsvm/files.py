@@ -114,8 +114,8 @@ def written(path: Path) -> Iterator[TextIO]:
 def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
     """Open a regular file to read; it never waits for the writer of a pipe or device.
 
-    Links are followed for a path that the user has named, but not inside stores and checkpoints. A
-    file that is not regular, or a link that must not be followed, is an OSError.
+    `follow_links` is True for a path that the user has named, False inside stores and checkpoints.
+    A file that is not regular, or a link that must not be followed, raises OSError.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags if follow_links else flags | os.O_NOFOLLOW)
@@ -126,7 +126,7 @@ def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
 
 
 def parse_json(data: bytes | str) -> object:
-    """Parse JSON whose origin is unknown; a ValueError also if it is nested too deeply."""
+    """Parse JSON whose origin is unknown; what is nested too deeply raises ValueError, too."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -212,8 +212,8 @@ def remove(path: Path) -> None:
 def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
     """Open a file to write to it; returns its descriptor.
 
-    It is an OSError if it is a symbolic link, not a regular file, or a file with another name (a
-    hard link): writes would change a file elsewhere.
+    A symbolic link, what is not a regular file, and a file with another name (a hard link) raise
+    OSError: writes would change a file elsewhere.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, mode)
@@ -231,7 +231,7 @@ def try_lock(path: Path, *, create: bool = True) -> int | None:
     """Descriptor of the locked file, or None if another process holds the lock.
 
     Closing it, or the end of the process, gives the lock up. A link, or what is not a regular file,
-    is an OSError: writes to the lock would go elsewhere.
+    raises OSError: writes to the lock would go elsewhere.
     """
     descriptor = open_own(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     try:
@@ -253,8 +253,8 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 def replaceable(path: Path) -> Path:
     """Place of the file that a name stands for, to rename another one to; of a link its target.
 
-    It is an OSError if it is not a plain file: replacing a device, a pipe or a file that this
-    process has open would take it away from all its users.
+    What is not a plain file raises OSError: replacing a device, a pipe or a file that this process
+    has open would take it away from all its users.
     """
     place = Path(os.path.realpath(path))
     if is_stream(path):

@@ -28,7 +28,7 @@ _LOCK = "lock"
 def make_folder(parent: Path, prefix: str) -> tuple[Path, int]:
     """Make and lock a folder that only this user can enter.
 
-    Returns it and the descriptor of the lock, to be closed once the folder is removed.
+    Returns the folder, and the descriptor of its lock, to be closed once the folder is removed.
     """
     while True:
         # Record the name first, so that an interrupted process can still remove the folder.
@@ -57,8 +57,8 @@ def folders_like(parent: Path, prefix: str) -> Iterator[Path]:
 def lock_left(folder: Path, prefix: str) -> int | None:
     """Lock a folder whose process has ended; None if the process is alive.
 
-    It is an OSError if `make_folder` did not make it, it has just been removed, or may not be
-    entered.
+    A folder that `make_folder` did not make, that has just been removed, or that may not be entered
+    raises OSError.
     """
     # Without a lock, only a name of `make_folder` proves that this is a work folder.
     made = re.fullmatch(rf"{re.escape(prefix)}\d+-[0-9a-f]{{16}}", folder.name)
@@ -68,7 +68,7 @@ def lock_left(folder: Path, prefix: str) -> int | None:
 def _lock(folder: Path, *, create: bool) -> int | None:
     """Lock a folder; None if another process has locked it.
 
-    It is a FileNotFoundError if the folder has been removed meanwhile.
+    A folder that has been removed meanwhile raises FileNotFoundError.
     """
     lock = try_lock(folder / _LOCK, create=create)
     if lock is not None and os.fstat(lock).st_nlink == 0:
@@ -93,7 +93,7 @@ def remove_folder(folder: Path) -> None:
 def temporary_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
     """Make a folder that goes away, at the latest when the next process makes one of this prefix.
 
-    It is in `parent`, made if absent; None is the system's folder for temporary files.
+    The parent is made if absent; None is the system's folder for temporary files.
     """
     where = Path(tempfile.gettempdir()) if parent is None else parent
     where.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ def identity_of(*values: object, versions: bool = True) -> str:
     """Tell what objects compute: functions, classes, instances, and plain values.
 
     The text is equal for objects that compute the same; of others it is `NOT_COMPARABLE`, and why.
-    `versions` says whether those of packages count, from which functions are imported.
+    If `versions`, the versions of the packages count from which functions are imported.
     """
     try:
         return f"{PYTHON}-{_Walk(versions=versions).digest(values)}"

@@ -334,8 +334,9 @@ def _is_defined_again(kind: type[Kernel], other: type[Kernel]) -> bool:
 def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:
     """Build the kernel `name` from those of the parameters it has.
 
-    It is an error if the kernel has other parameters than these; if gamma is negative, not finite,
-    or not 0 and beyond float32; coef0 not finite or beyond float32; degree negative or fractional.
+    Refused are kernels with other parameters than these; gamma that is negative, not finite, or not
+    0 and beyond float32; coef0 that is not finite or beyond float32; degree that is negative or
+    fractional.
     """
     if not isinstance(name, str) or name not in KERNELS:
         raise ParameterError(f"kernel is {brief(name)}; it must be one of {', '.join(KERNELS)}")

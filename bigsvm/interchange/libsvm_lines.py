@@ -274,8 +274,7 @@ def read_vectors(
 ) -> tuple[sp.csr_matrix, NDArray[np.float64]]:
     """Read the support vectors: indices as written, and their coefficients, (n, k - 1).
 
-    A line that is none, another number of them than the header has, and an end within a line are
-    refused.
+    It refuses other lines, another number of vectors than in the header, and an end within a line.
     """
     blocks: list[sp.csr_matrix] = []
     n_coefficients, count = max(1, len(header.labels) - 1), header.total_sv

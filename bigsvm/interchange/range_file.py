@@ -37,12 +37,11 @@ _MOST_LINE_BYTES = 4096
 
 
 class Range(NamedTuple):
-    """Contents of a file of svm-scale.
+    """Contents of a file of svm-scale, whose hash is `digest`.
 
-    The smallest and the largest value of a column are mapped to `lower` and `upper`. They are `low`
-    and `high`, (m,), of the columns `indices`, which are those of LIBSVM's text. `digest` is the
-    hash of the file. `targets`, if these are scaled, are the ends of their range, and their
-    smallest and largest value.
+    `indices`, (m,), are columns, as LIBSVM's text counts them. Their smallest and largest values,
+    `low` and `high`, (m,), are mapped to `lower` and `upper`. `targets` are the ends of the range
+    of the targets, and their smallest and largest value; None if these are not scaled.
     """
 
     path: Path

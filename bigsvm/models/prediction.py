@@ -136,7 +136,7 @@ def _from_workers(
 ) -> Iterator[Partial]:
     """Yield the decision values of rows in their order, which workers compute.
 
-    It is a MemoryBudgetError if the model does not fit in the memory of a worker.
+    If the model does not fit in the memory of a worker, MemoryBudgetError is raised.
     """
     done = 0
 

@@ -47,7 +47,7 @@ class PairRows(NamedTuple):
 
 
 class ClassRows:
-    """The rows of each of k classes, of which `sizes`, (k,), has the numbers.
+    """The rows of each of k classes; `sizes`, (k,), counts them.
 
     `codes`, (n,), are the classes of the rows of the source, in 0 … k − 1. Rows of weight 0 are
     left out.

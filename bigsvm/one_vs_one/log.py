@@ -117,7 +117,7 @@ class PairLog:
 
     The checkpoint keeps finished pairs and those in progress; what it holds already is read.
     Without a check, entries are checked by themselves only, not against their problems. Any method
-    raises a MemoryBudgetError if the coefficients take more than `most_bytes`.
+    raises MemoryBudgetError if the coefficients take more than `most_bytes`.
 
     Attributes
     ----------

@@ -36,8 +36,8 @@ class PairsContent:
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
         """Check which pairs are in progress, their counters and their arrays.
 
-        A ValueError says what is wrong. A checkpoint of a version that trained one pair at a time
-        is a CheckpointError.
+        A ValueError says what is wrong. What a version that trained one pair at a time wrote raises
+        CheckpointError.
         """
         if "pairs" not in values:
             raise CheckpointError(

@@ -25,9 +25,9 @@ FormulationName = Literal[
 class Traits(NamedTuple):
     """What is known of a formulation by name.
 
-    What its rows have, and its predictions are, is what it `learns`. It `is_reduced` if it is of
-    two classes, so that more become several problems; it `is_ball` if its rows are points of a
-    minimal enclosing ball. A run brings `gap` down to its tolerance.
+    `learns` says what its rows have, and its predictions are: classes, numbers, or nothing. Of two
+    classes more become several problems if it `is_reduced`. If it `is_ball`, its rows are points of
+    a minimal enclosing ball. `gap` is what a run brings down to its tolerance.
     """
 
     learns: Literal["classes", "targets", "rows"]

@@ -68,7 +68,8 @@ def certify(
     Alpha and outputs, (n,) float64, are changed in place, at the end: the outputs of the rows that
     decide what is certified, or of all rows of a small problem. `inherited_error` returns the
     largest error of outputs that this process has not computed; it is called only if not all
-    outputs are recomputed. As steps keep points feasible, one that is not came from a checkpoint.
+    outputs are recomputed. Steps keep points feasible, so a point that is not came from a
+    checkpoint.
     """
     if fault := dual.infeasible(alpha):
         raise CheckpointError(

@@ -223,7 +223,7 @@ class Checkpoint:
         """Read the newest generation that is whole; None where there is none at all.
 
         If a generation is damaged, or `content` refuses its values or arrays, the log names it, and
-        the one before it is read instead. If all are damaged, that is a CheckpointError.
+        the one before it is read instead. If all are damaged, CheckpointError is raised.
         """
         damage, damaged = [], set()
         if self._copy is not None and not self._has_looked:

@@ -120,7 +120,7 @@ class CheckpointCopy:
     def fetch(self, name: str, files: Sequence[str], folder: Path) -> None:
         """Write files of a generation, and its manifest, to a new folder of this machine.
 
-        An object that is missing is an OSError, a name that is none of a file a ValueError.
+        A missing object raises OSError, and a name that is none of a file ValueError.
         """
         folder.mkdir()
         for file in (*files, MANIFEST):
@@ -131,7 +131,7 @@ class CheckpointCopy:
     def fetch_logs(self, name: str, folder: Path) -> list[Path]:
         """Write the growing files of a generation to a new folder of this machine.
 
-        A part that is not what was written is a ValueError, one that is missing an OSError.
+        A missing part raises OSError, and one that is not what was written ValueError.
         """
         folder.mkdir()
         paths = []

@@ -191,9 +191,10 @@ class Calibrating(NamedTuple):
 class PairsUnderWay(NamedTuple):
     """Pairs of classes are trained one after the other: `done` of `n_pairs`, earlier ones included.
 
-    Work is estimated as the squares of their rows. The objective is the sum and the gap the largest
-    of the finished pairs, 0 of none. `n_support` and `n_bounded` are sums, as a row may be a
-    support vector of several. `seconds` is the time of training, earlier processes included.
+    `work_done` of `work` is the same as work is estimated: the squares of their rows. The objective
+    is the sum and the gap the largest of the finished pairs, 0 of none. `n_support` and `n_bounded`
+    are sums over them; a row may be a support vector of several. `seconds` is the time of training,
+    earlier processes included.
     """
 
     done: int
@@ -208,7 +209,7 @@ class PairsUnderWay(NamedTuple):
 
 
 class OfPair(NamedTuple):
-    """An event of the training of one pair of classes, by their numbers, which takes long."""
+    """An event of the training of one pair of classes, by their numbers; the pair takes long."""
 
     pair: tuple[int, int]
     event: Event

@@ -66,8 +66,9 @@ PATIENCE = 10
 class Decomposition:
     """One training run, new or resumed, to the KKT gap `tol`; see the module's docstring.
 
-    The choice is of scopes, active rows and working sets, and of whether the run ends uncertified.
-    The executor computes passes and large products, and reads rows; by default this process does.
+    The choice decides on scopes, active rows and working sets, and whether the run ends
+    uncertified. The executor computes passes and large products, and reads rows; by default this
+    process does.
     """
 
     def __init__(

@@ -96,8 +96,7 @@ class Saver:
 def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
     """Take up a saved run, without its active rows where this memory has no room for them.
 
-    A MemoryBudgetError says that it was saved in the middle of a sweep with them, which only it can
-    complete.
+    A run that was saved in the middle of a sweep with them needs them, and is refused there.
     """
     count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
     state = RowState(**saved.arrays)

@@ -30,8 +30,8 @@ class Passes:
     """The phases of a run that are passes: sweep, grow and fill; each changes the run.
 
     A pass says in the counters of the run how far it has got. The same call continues from there.
-    The executor computes what is added, block by block; `rows` reads the rows that kernel values
-    are taken with; the choice is of how many rows take part.
+    The executor computes what is added, block by block. `rows` reads the rows that kernel values
+    are taken with. The choice says how many rows take part.
     """
 
     def __init__(self, run: Run, executor: Executor, rows: WorkingRows, choice: Choice) -> None:

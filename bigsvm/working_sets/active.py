@@ -114,7 +114,7 @@ class ActiveRows:
     def absorb(self, working: WorkingSet) -> bool:
         """Take over a solved working set, and bring the outputs of the other rows up to date.
 
-        It has the gradient of this very alpha. Returns whether any alpha has changed.
+        The set has the gradient of this very alpha. Returns whether any alpha has changed.
         """
         rows, _, alpha, gradient = working
         places = self.places(rows)

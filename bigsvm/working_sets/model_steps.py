@@ -28,7 +28,7 @@ class ModelSteps:
     """The model of some active rows, and steps by it, each of which changes the rows.
 
     Their dual declares how rows step `together`. The model uses the memory of kernel rows. A kernel
-    that is not positive semidefinite is a numpy.linalg.LinAlgError.
+    that is not positive semidefinite raises numpy.linalg.LinAlgError.
     """
 
     @classmethod
