@@ -162,6 +162,7 @@ class TestCodeThatCannotBeKept:
         assert python(CALL, cwd=module, **folder) == ("6 0\n", "")
         assert python(CALL, cwd=module, **folder) == ("6 1\n", "")
 
+    @pytest.mark.slow
     def test_a_command_says_so_once(self, tmp_path):
         X, y = two_clouds(50)
         (tmp_path / "rows").write_text(libsvm_text(X, y))

@@ -83,48 +83,47 @@ class Batches(ABC):
         )
         return form
 
+    def write(
+        self,
+        work: Workspace | FarWorkspace,
+        *,
+        dtype: DType | None = None,
+        layout: Layout = "auto",
+        seed: int | None = 0,
+        budget: int,
+        report: OnProgress = lambda _: None,
+    ) -> None:
+        """Write them as a store: rows are scattered over files, and each file is sorted.
 
-def write_batches(
-    work: Workspace | FarWorkspace,
-    batches: Batches,
-    *,
-    dtype: DType | None = None,
-    layout: Layout = "auto",
-    seed: int | None = 0,
-    budget: int,
-    report: OnProgress = lambda _: None,
-) -> None:
-    """Write batches as a store: rows are scattered over files, and each file is sorted.
-
-    The seed is that of the random order; None keeps the order of the source. The budget does not
-    include what the library that reads the format takes.
-    """
-    kind, labels, size = np.dtype(dtype or batches.dtype), Labels("y"), batches.size
-    bits = bits_for(UNKNOWN_SIZE * budget if size is None else size, budget)
-    with Spool(work.path / "spool", seed=seed, bits=bits, memory_bytes=budget // 2) as spool:
-        done = 0
-        for X, y, weight in batches.batches(budget // 8):
-            first = spool.n_rows
-            y = np.zeros(X.shape[0]) if y is None else y
-            values = converted(X, kind, first, batches.feature_names)
-            if layout == "sparse" and not batches.is_sparse:
-                values = sp.csr_array(values)
-            if weight is not None:
-                weight = weight_values(np.asarray(weight), first)
-            row = np.arange(first, first + values.shape[0])
-            spool.append(RowBatch(values, labels.numbers(y, first), row, weight))
-            done += bytes_of(values)
-            report(ConversionProgress("read", done if size is None else min(done, size), size))
-        if not spool.n_rows:
-            raise DataError(f"{batches.name}: there are no rows; check the source")
-        class_names, places = labels.class_names()
-        write_spool(
-            spool, work, n_columns=batches.n_columns, first_index=None,
-            layout=batches.layout(layout, spool.n_entries, spool.n_rows), dtype=kind,
-            weights=batches.weighted, scaler=batches.scaler, feature_names=batches.feature_names,
-            seed=seed, sources=(), budget=budget, report=report,
-            class_names=batches.class_names or class_names, places=places,
-        )  # fmt: skip
+        The seed is that of the random order; None keeps the order of the source. What the library
+        that reads the format takes is not in the budget.
+        """
+        kind, labels, size = np.dtype(dtype or self.dtype), Labels("y"), self.size
+        bits = bits_for(UNKNOWN_SIZE * budget if size is None else size, budget)
+        with Spool(work.path / "spool", seed=seed, bits=bits, memory_bytes=budget // 2) as spool:
+            done = 0
+            for X, y, weight in self.batches(budget // 8):
+                first = spool.n_rows
+                y = np.zeros(X.shape[0]) if y is None else y
+                values = converted(X, kind, first, self.feature_names)
+                if layout == "sparse" and not self.is_sparse:
+                    values = sp.csr_array(values)
+                if weight is not None:
+                    weight = weight_values(np.asarray(weight), first)
+                row = np.arange(first, first + values.shape[0])
+                spool.append(RowBatch(values, labels.numbers(y, first), row, weight))
+                done += bytes_of(values)
+                report(ConversionProgress("read", done if size is None else min(done, size), size))
+            if not spool.n_rows:
+                raise DataError(f"{self.name}: there are no rows; check the source")
+            class_names, places = labels.class_names()
+            write_spool(
+                spool, work, n_columns=self.n_columns, first_index=None,
+                layout=self.layout(layout, spool.n_entries, spool.n_rows), dtype=kind,
+                weights=self.weighted, scaler=self.scaler, feature_names=self.feature_names,
+                seed=seed, sources=(), budget=budget, report=report,
+                class_names=self.class_names or class_names, places=places,
+            )  # fmt: skip
 
 
 def converted(

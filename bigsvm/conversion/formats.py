@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.conversion import array_files, arrow
-from bigsvm.conversion.batches import Batches, write_batches
+from bigsvm.conversion.batches import Batches
 from bigsvm.conversion.callables import CalledBatches
 from bigsvm.conversion.columns import Columns
 from bigsvm.conversion.parts import files_of
@@ -231,7 +231,7 @@ def rows_of(
     try:
         with workspace_at(place, overwrite=False, cache_dir=None) as work:
             seed = 0 if shuffle else None
-            write_batches(work, found, seed=seed, budget=asked.memory, report=report)
+            found.write(work, seed=seed, budget=asked.memory, report=report)
             work.commit()
         store = open_place(place)
     except BaseException:

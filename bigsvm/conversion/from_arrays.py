@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.conversion.batches import Batch, Batches, converted, write_batches
+from bigsvm.conversion.batches import Batch, Batches, converted
 from bigsvm.conversion.formats import Asked, is_source, opened
 from bigsvm.conversion.labels import label_numbers, weight_array
 from bigsvm.conversion.writing import (
@@ -163,10 +163,13 @@ def write_store(
                 sample_weight = _in_order_of(store, sample_weight, "sample_weight", y_order)
         source = as_row_source(X, memory=budget, once=True, allow_missing=allow_missing)
         batches = SourceBatches.of(source, y, sample_weight)
-    return written(
-        place, batches, overwrite=overwrite, cache_dir=cache_dir, dtype=dtype, layout=layout,
-        seed=seed if shuffle else None, budget=budget, report=on_progress or (lambda _: None),
-    )  # fmt: skip
+    with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
+        batches.write(
+            work, dtype=dtype, layout=layout, seed=seed if shuffle else None, budget=budget,
+            report=on_progress or (lambda _: None),
+        )  # fmt: skip
+        work.commit()
+    return open_place(place)
 
 
 def batches_of(X: Any, asked: Asked) -> Batches:
@@ -187,13 +190,9 @@ def written(
     cache_dir: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Store:
-    """Write batches as the store at a place; options are those of `write_batches`."""
-    from_memory = isinstance(batches, SourceBatches) and isinstance(batches.source, ArrayRows)
+    """Write batches as the store at a place; options are those of `Batches.write`."""
     with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
-        if isinstance(batches, SourceBatches) and from_memory:
-            _write_from_memory(work, batches, **options)
-        else:
-            write_batches(work, batches, **options)
+        batches.write(work, **options)
         work.commit()
     return open_place(place)
 
@@ -244,41 +243,43 @@ class SourceBatches(Batches):
         weights = None if self._weights is None else self._weights[row]
         return Batch(values, self._labels[row], weights)
 
-
-def _write_from_memory(
-    work: Workspace | FarWorkspace,
-    batches: SourceBatches,
-    *,
-    dtype: DType | None = None,
-    layout: Layout = "auto",
-    seed: int | None = 0,
-    budget: int,
-    report: OnProgress,
-) -> None:
-    """Rows that are cheap to take one by one are taken in their final order."""
-    source, kind, n_entries = batches.source, np.dtype(dtype or batches.dtype), 0
-    step = max(1, source.rows_per_block(budget // 8))
-    for start in range(0, source.n_rows, step):
-        rows: Any = converted(source.read(start, min(start + step, source.n_rows)), kind, start)
-        # As they will be stored: conversion turns the smallest numbers into zeros.
-        n_entries += rows.nnz if source.is_sparse else int(np.count_nonzero(rows))
-    form = batches.layout(layout, n_entries, source.n_rows)
-    check_columns(source.n_columns, form, budget)
-    writer = StoreWriter(
-        work, n_rows=source.n_rows, n_columns=source.n_columns, n_entries=n_entries, dtype=kind,
-        layout=form, weights=batches.weighted, scaler=source.scaler, memory_bytes=budget // 2,
-        statistics_bytes=budget // 4,
-    )  # fmt: skip
-    order = np.arange(source.n_rows)
-    if seed is not None:
-        order = np.argsort(shuffle_keys(seed, order))
-    for start in range(0, source.n_rows, step):
-        row = order[start : start + step]
-        values: Any = source.take(row)
-        values, labels, weights = batches.batch(values.astype(kind, copy=False), row)
-        writer.append(RowBatch(values, labels, row, weights))
-        report(ConversionProgress("write", start + len(row), source.n_rows))
-    writer.finish(
-        shuffled=seed is not None, seed=seed, sources=(), feature_names=source.feature_names,
-        class_names=batches.class_names,
-    )  # fmt: skip
+    def write(
+        self,
+        work: Workspace | FarWorkspace,
+        *,
+        dtype: DType | None = None,
+        layout: Layout = "auto",
+        seed: int | None = 0,
+        budget: int,
+        report: OnProgress = lambda _: None,
+    ) -> None:
+        """Write them as a store; rows in memory are taken in their final order."""
+        if not isinstance(self.source, ArrayRows):
+            super().write(work, dtype=dtype, layout=layout, seed=seed, budget=budget, report=report)
+            return
+        source, kind, n_entries = self.source, np.dtype(dtype or self.dtype), 0
+        step = max(1, source.rows_per_block(budget // 8))
+        for start in range(0, source.n_rows, step):
+            rows: Any = converted(source.read(start, min(start + step, source.n_rows)), kind, start)
+            # As they will be stored: conversion turns the smallest numbers into zeros.
+            n_entries += rows.nnz if source.is_sparse else int(np.count_nonzero(rows))
+        form = self.layout(layout, n_entries, source.n_rows)
+        check_columns(source.n_columns, form, budget)
+        writer = StoreWriter(
+            work, n_rows=source.n_rows, n_columns=source.n_columns, n_entries=n_entries, dtype=kind,
+            layout=form, weights=self.weighted, scaler=source.scaler, memory_bytes=budget // 2,
+            statistics_bytes=budget // 4,
+        )  # fmt: skip
+        order = np.arange(source.n_rows)
+        if seed is not None:
+            order = np.argsort(shuffle_keys(seed, order))
+        for start in range(0, source.n_rows, step):
+            row = order[start : start + step]
+            values: Any = source.take(row)
+            values, labels, weights = self.batch(values.astype(kind, copy=False), row)
+            writer.append(RowBatch(values, labels, row, weights))
+            report(ConversionProgress("write", start + len(row), source.n_rows))
+        writer.finish(
+            shuffled=seed is not None, seed=seed, sources=(), feature_names=source.feature_names,
+            class_names=self.class_names,
+        )  # fmt: skip

@@ -14,6 +14,7 @@ from tools.benchmarks.results import Case, Results, Run
 from tools.benchmarks.suites import balls, balls_at_scale
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_every_machine_is_trained_and_tested_beside_c_svc(classes, table_of, capsys):
     classes("a9a", 120)

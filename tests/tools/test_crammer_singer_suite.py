@@ -51,6 +51,7 @@ def test_the_tolerances_end_at_one_objective_and_take_more_steps(capsys):
     assert objectives[1] == pytest.approx(objectives[-1], rel=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_every_order_raises_the_objective_towards_the_same_one(capsys):
     given = ["crammer_singer", "--part", "cooling", "--data", "usps", "--most-steps", "30000"]
@@ -195,6 +196,7 @@ def test_problems_are_read_as_the_paper_has_them(classes, monkeypatch):
     np.testing.assert_array_equal(whole.x[crammer_singer.some_rows(60, 40)[:20]], few.x)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_all_sets_are_lines_of_one_table(capsys, monkeypatch):
     monkeypatch.setattr(crammer_singer, "COARSE_C", (1.0,))

@@ -116,6 +116,7 @@ def test_the_gaps_decide_whose_model_is_wrong(changed, verdict):
 # Text.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", conversion.FILES)
 def test_files_to_convert_are_text_that_is_read(name, monkeypatch, tmp_path):
     monkeypatch.setattr(conversion, "ROWS", 20)

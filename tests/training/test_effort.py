@@ -36,6 +36,7 @@ def test_sweeps_and_kernel_evaluations_are_few(overlap, C, floors, wrap):
     assert certificate.n_kernel_evaluations <= floors * len(y) * certificate.n_support
 
 
+@pytest.mark.slow
 def test_memory_for_fewer_kernel_rows_than_there_are_free_variables_is_no_cliff():
     """In working sets without room for all of them, the 237 free rows take 522 sets."""
     X, y = blobs(3000, overlap=0.5)
