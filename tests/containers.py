@@ -32,7 +32,7 @@ READ_BY_PREDICT = {
     "path_of_zarr_array", "path_of_zarr_array_of_format_2", "path_of_zarr_group",
     "path_of_numpy_file",
 }  # fmt: skip
-"""Of these, files of rows without labels: a model is evaluated at them."""
+"""Refused by `fit` and `write_store`, as they have no labels; `predict` reads them."""
 
 
 def refused(pattern):
