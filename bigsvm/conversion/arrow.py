@@ -374,15 +374,6 @@ def _labels_of_text(batch: Any, label: str | None) -> Any:
 # -- tables of other libraries that are read lazily ---------------------------------------------
 
 
-def is_lazy_table(X: object) -> bool:
-    """Whether `X` is a data set or reader of Arrow, or a lazy frame of Polars."""
-    return (
-        is_instance(X, "pyarrow.dataset", "Dataset")
-        or is_instance(X, "pyarrow", "RecordBatchReader")
-        or is_instance(X, "polars", "LazyFrame")
-    )
-
-
 def lazy_table(X: Any, asked: Columns) -> ArrowBatches:
     """Open a data set or reader of Arrow, or a lazy frame of Polars."""
     name = type(X).__name__

@@ -16,6 +16,7 @@ from bigsvm.conversion.columns import Columns
 from bigsvm.conversion.parts import files_of
 from bigsvm.conversion.streams import open_source
 from bigsvm.conversion.writing import memory_bytes
+from bigsvm.data.containers import is_lazy_table
 from bigsvm.data.place import Place
 from bigsvm.data.schema import KEY
 from bigsvm.data.signatures import HEAD_BYTES, compression
@@ -92,7 +93,7 @@ DOORS = (
     Door("batches", lambda X, _: callable(X), lambda X, asked: CalledBatches(X)),
     Door(
         "lazy tables",
-        lambda X, _: arrow.is_lazy_table(X),
+        lambda X, _: is_lazy_table(X),
         lambda X, asked: arrow.lazy_table(X, asked.columns),
         has_columns=True,
     ),
@@ -143,7 +144,7 @@ def is_source(X: object) -> bool:
         return True
     # Delayed objects of Dask can be called too.
     makes_batches = callable(X) and not (hasattr(X, "shape") or hasattr(X, "__dask_graph__"))
-    return arrow.is_lazy_table(X) or makes_batches
+    return is_lazy_table(X) or makes_batches
 
 
 def _is_store(path: Path_) -> bool:

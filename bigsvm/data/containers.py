@@ -48,15 +48,18 @@ def is_anndata(X: object) -> TypeGuard[Any]:
     return is_instance(X, "anndata", "AnnData")
 
 
-def is_named(X: object) -> bool:
-    """Whether `X` is a path, or what only a library of lazy tables or a caller's code reads."""
+def is_lazy_table(X: object) -> bool:
+    """Whether `X` is a data set or reader of Arrow, or a lazy frame of Polars."""
     return (
-        isinstance(X, str | os.PathLike)
-        or callable(X)
-        or is_instance(X, "pyarrow.dataset", "Dataset")
+        is_instance(X, "pyarrow.dataset", "Dataset")
         or is_instance(X, "pyarrow", "RecordBatchReader")
         or is_instance(X, "polars", "LazyFrame")
     )
+
+
+def is_named(X: object) -> bool:
+    """Whether `X` is a path, a lazy table, or a caller's function that makes batches."""
+    return isinstance(X, str | os.PathLike) or callable(X) or is_lazy_table(X)
 
 
 def is_lazy(X: object) -> bool:
