@@ -21,15 +21,17 @@ CLOUD_OFFSET = 0.4
 """Mean of each column, up to its sign: the clouds overlap, so that training takes some passes."""
 
 
-def clouds(n_rows: int) -> tuple[Any, Any]:
+def clouds(
+    n_rows: int, n_columns: int = N_COLUMNS, offset: float = CLOUD_OFFSET
+) -> tuple[Any, Any]:
     """Make a Dask array of rows around two centres, and labels."""
     import dask.array as da
     import numpy as np
 
     y = np.random.default_rng(0).integers(0, 2, n_rows)
-    sides = da.from_array((CLOUD_OFFSET * (2 * y - 1)).astype(np.float32), chunks=CLOUD_BLOCK)
+    sides = da.from_array((offset * (2 * y - 1)).astype(np.float32), chunks=CLOUD_BLOCK)
     noise = da.random.default_rng(1).standard_normal(
-        (n_rows, N_COLUMNS), dtype=np.float32, chunks=(CLOUD_BLOCK, N_COLUMNS)
+        (n_rows, n_columns), dtype=np.float32, chunks=(CLOUD_BLOCK, n_columns)
     )
     return noise + sides[:, None], y.astype(float)
 
