@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 SHARD_BYTES = 128 << 20
 """Decoded bytes of a file: a store of a terabyte has some eight thousand."""
+FAR_SHARD_BYTES = 32 << 20
+"""Most decoded bytes of an object: it is sent whole, and again if that fails."""
 _CHUNKS_FROM_FAR = 16
 """Chunks that are asked for together: 32 MB in 30 ms are more than most networks carry. A chunk on
 its way takes no more memory than its place in the result, which is not written to before."""
@@ -40,7 +43,7 @@ class ArrayWriter:
 
     Full chunks are compressed in other threads while further rows come. Chunks may take
     `memory_bytes`; one chunk is always held. `finished` is given the path of each shard that is
-    complete.
+    complete. Shards that go to a URL, `is_far`, are smaller.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class ArrayWriter:
         *,
         memory_bytes: int,
         finished: Callable[[Path], None] = lambda _: None,
+        is_far: bool = False,
     ) -> None:
-        chunks = min(SHARD_BYTES // max(spec.chunk_bytes, 1), spec.n_chunks)
+        most = FAR_SHARD_BYTES if is_far else SHARD_BYTES
+        chunks = min(most // max(spec.chunk_bytes, 1), spec.n_chunks)
         self._spec = spec._replace(chunks_per_shard=max(1, chunks))
         write_array(folder, self._spec)
         self._shards = ShardWriter(folder, self._spec, finished)
@@ -165,8 +170,10 @@ class VerifiedArray:
                 place = out[max(first - start, 0) : end - start]
                 jobs.append(partial(self._copy, chunk, max(start - first, 0), place, end > stop))
         step = self._chunks.at_once
-        for low in range(0, len(whole), step):
-            first, end = whole[low], whole[low : low + step][-1] + 1
+        # The same chunks come together wherever rows begin.
+        for _, group in itertools.groupby(whole, lambda chunk: chunk // step):
+            first, *_ = chunks = list(group)
+            end = first + len(chunks)
             place = out[first * rows - start : end * rows - start]
             jobs.append(partial(self._decode, first, end, place))
         return jobs

@@ -46,7 +46,7 @@ RENEWED_EVERY = 60.0
 LEFT_AFTER = 600.0
 """Seconds after which another writer may take ``.making``: more than `store_timeout`."""
 _UPLOADS = 4
-"""Shards on their way at once, and so files of 128 MB that wait on the disk."""
+"""Shards on their way at once, and so files of 32 MB that wait on the disk."""
 _CLEARING_SECONDS = 10.0
 """Time to remove what an interrupted process has written: a person waits for it."""
 _PREFIX = "bigsvm-store-"
@@ -62,6 +62,8 @@ class FarWorkspace:
 
     A URL with objects below it is refused, and so is one where another process makes a store.
     """
+
+    is_far = True
 
     def __init__(self, place: Prefix, *, cache_dir: Path | None) -> None:
         self._objects, self._place, self._cache_dir = Objects(place), place, cache_dir

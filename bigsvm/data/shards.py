@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _INDEX_ENTRY_BYTES = 16
 REQUEST_BYTES = 8 << 20
-"""Decoded bytes of the chunks that are asked for together from far: a request takes as long as some
-megabytes."""
+"""Chunks of fewer decoded bytes come from far `READER_CHUNKS` in a request, which takes as long as
+some megabytes."""
 _HEAD_BYTES = 18
 """Length of the longest head of a zstd frame, which says the size that the frame decodes to."""
 
@@ -160,8 +160,8 @@ class StoredChunks:
         self._place, self._spec = place, spec
         self._claims = Claims(place, spec)
         self._opened: tuple[zarr.Array[Any], FetchedChunks | None] | None = None
-        together = min(READER_CHUNKS, REQUEST_BYTES // max(spec.chunk_bytes, 1))
-        self._together = max(1, together) if place.is_far else max(1, spec.n_chunks)
+        together = READER_CHUNKS if spec.chunk_bytes < REQUEST_BYTES else 1
+        self._together = together if place.is_far else max(1, spec.n_chunks)
         # Many chunks may be on their way, but no more are decoded than a plan has memory for.
         self._decoding: AbstractContextManager[Any] = (
             BoundedSemaphore(READER_CHUNKS // self._together) if place.is_far else nullcontext()

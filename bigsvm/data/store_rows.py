@@ -143,28 +143,31 @@ class StoreRows(RowSource):
         return min(stop, max(start + 1, end))
 
     def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices`, in any order; each chunk is read once."""
+        """Rows at `indices`, in any order; each chunk is read once.
+
+        Neighbouring chunks of a place that is far are read together.
+        """
         indices = np.asarray(indices, np.int64)
         if indices.size and (indices.min() < 0 or indices.max() >= self.n_rows):
             raise IndexError(f"rows {indices.min()} to {indices.max()} of {self.n_rows}")
         order = np.argsort(indices, kind="stable")
         wanted = indices[order]
+        together, at_once = (READER_CHUNKS, 2) if self._place.is_far else (1, 1)
         if self.is_sparse:
             # By the chunk of the first entry: by rows, the longest ones would come all together.
-            group = self.indptr()[wanted] // self._arrays["X/data"].spec.chunk_rows
+            group = self.indptr()[wanted] // (self._arrays["X/data"].spec.chunk_rows * together)
         else:
-            group = wanted // self.row_alignment
+            group = wanted // (self.row_alignment * together)
         edges = np.flatnonzero(np.diff(group)) + 1
         spans = list(itertools.pairwise([0, *edges.tolist(), len(wanted)])) if len(wanted) else []
         out = np.empty((0 if self.is_sparse else len(indices), self.n_columns), self.dtype)
         pieces = []
-        at_once = READER_CHUNKS if self._place.is_far else 1
         for first in range(0, len(spans), at_once):
             batch = spans[first : first + at_once]
             check_interrupt()
-            blocks = self._read_spans([(int(wanted[a]), int(wanted[b - 1]) + 1) for a, b in batch])
-            for (a, b), block in zip(batch, blocks, strict=True):
-                chosen = block[wanted[a:b] - wanted[a]]
+            read = [self._around(int(wanted[a]), int(wanted[b - 1])) for a, b in batch]
+            for (a, b), (start, _), block in zip(batch, read, self._read_spans(read), strict=True):
+                chosen = block[wanted[a:b] - start]
                 if self.is_sparse:
                     pieces.append(chosen)
                 else:
@@ -175,6 +178,16 @@ class StoreRows(RowSource):
         back[order] = np.arange(len(order))
         grouped = stack_rows(pieces, self.n_columns, self.dtype, sparse=True)
         return cast("Rows", grouped[back])
+
+    def _around(self, first: int, last: int) -> tuple[int, int]:
+        """First row, and one past the last, of what is read for two rows and those between them.
+
+        Dense rows of several chunks are those of whole chunks, which come in one request.
+        """
+        size = self.row_alignment
+        if self.is_sparse or first // size == last // size:
+            return first, last + 1
+        return first // size * size, min((last // size + 1) * size, self.n_rows)
 
     def portable(self) -> RowSource:
         """Return these rows, which open their store again by its path."""

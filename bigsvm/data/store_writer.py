@@ -110,7 +110,7 @@ class StoreWriter:
         statistics_bytes: int,
     ) -> None:
         self._path = path = work.store
-        self._finished = work.finished
+        self._new_array = partial(ArrayWriter, finished=work.finished, is_far=work.is_far)
         write_group(path, {})
         self._shape = (n_rows, n_columns)
         self._dtype = dtype
@@ -142,13 +142,12 @@ class StoreWriter:
         # CSR has two large arrays; up to four vectors share the rest.
         self._vector_bytes = memory_bytes // 8
         self._arrays = {
-            name: ArrayWriter(
+            name: self._new_array(
                 path / name,
                 spec,
                 memory_bytes=memory_bytes // 4
                 if name in {"X", "X/data", "X/indices"}
                 else self._vector_bytes,
-                finished=self._finished,
             )
             for name, spec in self._sizes().items()
             if name.split("/")[0] not in _OF_COLUMNS
@@ -199,12 +198,7 @@ class StoreWriter:
             group, _, of_group = name.partition("/")
             if group in _OF_COLUMNS:
                 values = statistics if group == "statistics" else self._scaler
-                array = ArrayWriter(
-                    self._path / name,
-                    spec,
-                    memory_bytes=self._vector_bytes,
-                    finished=self._finished,
-                )
+                array = self._new_array(self._path / name, spec, memory_bytes=self._vector_bytes)
                 array.append(getattr(values, "columns" if of_group == COLUMN else of_group))
                 manifest[name] = array.finish()
         n_rows, n_columns = self._shape

@@ -64,6 +64,8 @@ class Workspace:
     store is never replaced.
     """
 
+    is_far = False
+
     def __init__(self, target: Path, *, overwrite: bool) -> None:
         self.target = target.absolute()
         self._overwrite = overwrite

@@ -19,7 +19,8 @@ def make_chunks_small(patch):
     """Set the sizes of chunks and shards through a `pytest.MonkeyPatch`."""
     patch.setattr(schema, "CHUNK_BYTES", 1 << 12)
     patch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 9)
-    patch.setattr(arrays, "SHARD_BYTES", 3 << 12)
+    for name in ("SHARD_BYTES", "FAR_SHARD_BYTES"):
+        patch.setattr(arrays, name, 3 << 12)
     patch.setattr(store_writer, "_BLOCK_BYTES", 1 << 12)
 
 
