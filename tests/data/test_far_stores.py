@@ -8,6 +8,7 @@ import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
+import fsspec
 import numpy as np
 import pytest
 from row_contracts import RowSourceContract
@@ -15,7 +16,8 @@ from support import HANGS
 from support.stores import everything, make_chunks_small, make_matrix
 
 from bigsvm.conversion.from_arrays import write_store
-from bigsvm.data import schema, storage
+from bigsvm.data import arrays, schema, storage
+from bigsvm.data.place import Place
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError, StoreError, UnreachableError
@@ -118,6 +120,49 @@ def test_an_index_is_asked_for_once(url, faulty, local):
     assert len(faulty.requests) <= 3 * (shards + len(names)) + shards < 3 * chunks - 2 * once
 
 
+def test_four_chunks_come_in_a_request(neighbours, faulty):
+    """Those of a pass, and those of chosen rows; rows of one chunk come alone."""
+    rows, X = neighbours
+    for chosen, n_requests in (
+        (range(2048), 4), (range(0, 2048, 100), 4), (range(512, 1024, 100), 1), ([200, 700], 2),
+        (range(100, 900), 2), ([1300, 1299, 1299], 1), ([2047, 1800, 0], 2), ([], 0),
+    ):  # fmt: skip
+        indices = np.array(chosen, np.int64)
+        del faulty.requests[:]
+        np.testing.assert_array_equal(rows.take(indices), X[indices])
+        assert len(faulty.requests) == n_requests
+    for start, stop, n_requests in ((0, 2048, 4), (0, 512, 1), (256, 768, 2), (128, 256, 1)):
+        del faulty.requests[:]
+        np.testing.assert_array_equal(rows.read(start, stop), X[start:stop])
+        assert len(faulty.requests) == n_requests
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_shards_at_a_url_are_smaller(tmp_path, small_chunks, monkeypatch, layout):
+    """They hold the same chunks; a copy of a store with larger ones is read as it is."""
+    monkeypatch.setattr(arrays, "SHARD_BYTES", 1 << 20)
+    monkeypatch.setattr(arrays, "FAR_SHARD_BYTES", 1 << 14)
+    matrix = make_matrix(2000)
+    near, far = (
+        write_store(where, matrix, np.arange(2000) % 2, layout=layout)
+        for where in (tmp_path / "s.zarr", f"memory://far-{next(_numbers)}.zarr")
+    )
+    assert far.attributes == near.attributes
+    copy = f"memory://far-{next(_numbers)}.zarr"
+    fsspec.filesystem("memory").put(f"{near.path}/", copy, recursive=True)
+    for store in (far, open_store(copy)):
+        for ours, theirs in zip(everything(store), everything(near), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    below = Place.of(str(far)).url.partition("://")[2]
+    name = first_array(near)
+    objects = fsspec.filesystem("memory").find(f"/{below}/{name}/c")
+    files = [p for p in (near.path / name / "c").rglob("*") if p.is_file()]
+    assert len(files) == 1
+    n_chunks = len(near.attributes.manifest[name])
+    chunk = near.rows._arrays[name].spec.chunk_bytes
+    assert len(objects) == -(-n_chunks // ((1 << 14) // chunk)) > 1
+
+
 def _read(frozen, answers):
     store, rows = pickle.loads(frozen)
     answers.put((store.labels(), rows.read(3, 9)))
@@ -211,6 +256,56 @@ def test_some_faults_change_nothing(url, local, faulty):
     store = open_store(url)
     for ours, theirs in zip(everything(store), everything(local), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.fixture
+def neighbours(faulty, s3_server, small_chunks, tmp_path, monkeypatch):
+    """Rows of 16 chunks in one shard, whose index has been read, and the same in memory."""
+    monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 14)
+    monkeypatch.setattr(arrays, "SHARD_BYTES", 1 << 20)
+    X = np.random.default_rng(0).random((2048, 50), np.float32)
+    local = write_store(tmp_path / "s.zarr", X, np.zeros(len(X)), shuffle=False)
+    assert len(local.attributes.manifest["X"]) == 16
+    rows = open_store(s3_server.upload(local.path, f"s3://bucket/far-{next(_numbers)}.zarr")).rows
+    rows.read(0, 1)
+    del faulty.requests[:]
+    return rows, X
+
+
+@pytest.mark.parametrize(
+    "faults", [["refused"] * 2, ["cut"], ["short"], ["other"], ["cut", "refused", "short"]]
+)
+def test_a_faulty_answer_of_several_chunks_changes_nothing(neighbours, faulty, faults):
+    rows, X = neighbours
+    faulty.planned = list(faults)
+    np.testing.assert_array_equal(rows.read(0, 512), X[:512])
+    assert faulty.planned == []
+    assert len(faulty.requests) > 1
+    np.testing.assert_array_equal(rows.take(np.arange(2047, 0, -3)), X[:0:-3])
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        ("refused", UnreachableError, "cannot be reached"),
+        ("cut", UnreachableError, "cannot be reached"),
+        ("short", DataCorruptionError, "shard (ends before it|is shorter)|index of its shard"),
+        ("long", StoreError, "sends whole files where a part is asked for"),
+        ("other", DataCorruptionError, "chunk 0 (is not|cannot)"),
+    ],
+)
+def test_an_answer_of_several_chunks_that_stays_faulty(
+    neighbours, faulty, monkeypatch, fault, kind, words
+):
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "0.15")
+    rows, X = neighbours
+    faulty.planned = [fault] * 1000
+    with pytest.raises(kind, match=words) as caught:
+        rows.read(0, 512)
+    assert type(caught.value) is kind
+    assert "\n" not in str(caught.value)
+    faulty.planned = []
+    np.testing.assert_array_equal(rows.read(0, 512), X[:512])
 
 
 @one_layout

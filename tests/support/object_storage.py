@@ -137,6 +137,9 @@ class Faulty:
         Shares of these requests that are answered by 503, and whose body ends early.
     methods : tuple of str
         Methods of the requests that faults are made for.
+    planned : list of str
+        Faults of the next of these requests, whatever the shares: "refused", "cut", "short" (fewer
+        bytes than asked for, and no word of it), "long" (more bytes), "other" (other bytes).
     refused_first : int
         Such requests that are still to be answered by 503, whatever the share.
     status : int
@@ -159,7 +162,7 @@ class Faulty:
         self._line_free = 0.0
         self.refused = self.cut = self.pause = 0.0
         self.refused_first, self.status, self.rate = 0, 503, math.inf
-        self.methods = ("GET", "HEAD")
+        self.methods, self.planned = ("GET", "HEAD"), []
         self.requests, self.faults, self.bytes_sent = [], Counter(), 0
         self._dark_after, self._dark_seconds, self._dark_until = math.inf, 0.0, 0.0
         self._together, self._gate = range(0), None
@@ -230,7 +233,7 @@ class Faulty:
         assert not self._gate.broken, "requests have waited for the answers of others"
 
     def fault(self, method, path):
-        """Note a request, and choose its fault: "dark", "refused", "cut" or None."""
+        """Note a request, and choose its fault: "dark", one of `planned`, or None."""
         with self._lock:
             is_held = len(self.requests) in self._together
             self.requests.append((method, path))
@@ -249,6 +252,8 @@ class Faulty:
             return "dark"
         if method not in self.methods:
             return None
+        if self.planned:
+            return self.planned.pop(0)
         if self.refused_first > 0:
             self.refused_first -= 1
             return "refused"
@@ -323,6 +328,12 @@ class _Handler(BaseHTTPRequestHandler):
             content = answer.read()
         finally:
             server.close()
+        changed = {
+            "short": content[: len(content) // 2],
+            "long": content + content,
+            "other": bytes(len(content)),
+        }
+        content = changed.get(fault, content)
         self.send_response(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in ("connection", "transfer-encoding", "content-length", "date"):
