@@ -144,7 +144,7 @@ def test_the_suite_counts_requests_and_passes(monkeypatch, tmp_path, capsys):
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "")  # the suite sets them
     options = SimpleNamespace(rows=3000, memory="40MB", threads=1, folder=tmp_path)
-    assert object_storage.program(options) == 1
+    assert object_storage.training(options) == 1
     printed = capsys.readouterr().out
     assert "requests a pass" in printed
     checks = {

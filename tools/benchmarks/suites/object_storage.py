@@ -1,17 +1,19 @@
 """Training from an S3 server on this machine: seconds, requests, and bytes of a request.
 
-    python -m tools.benchmarks object_storage [--rows 10000000] [--memory 1GB] [--threads 2]
+    python -m tools.benchmarks object_storage --part training [--rows 10000000] [--memory 1GB]
+    python -m tools.benchmarks object_storage --part clients [--rows 1000000] [--repeats 5]
 
 Rows are two clouds of 50 columns that hardly overlap, so that few of them become support vectors.
-They are made block by block and written to a store at a URL; then that is trained on, with a budget
-that does not hold the rows. Each is a process of its own. The server is `tools.object_server`,
-which answers requests for ranges in constant time; its CPU seconds stand apart.
+They are made block by block and written to a store at a URL. The server is `tools.object_server`,
+which answers requests for ranges in constant time. Each step is a process of its own.
 
-Requests are those of a whole step, opening the store and reading its labels included. Bytes are
-those of rows, as decoded; a pass reads all rows once.
-
-The limits are those of the issue: certified, at most 10⁴ support vectors, at most one request for
-each 8 MB of rows, and 30 minutes for 10⁷ rows.
+training  The store is trained on, with a budget that does not hold the rows. Requests are those of
+          a whole step, opening the store and reading its labels included. Bytes are those of rows,
+          as decoded; a pass reads all rows once. Limits: certified, at most 10⁴ support vectors, at
+          most one request for each 8 MB of rows, and 30 minutes for 10⁷ rows.
+clients   CPU seconds that this process takes to read, by s3fs and by obstore, which has to be
+          installed: all rows of the store, and a shard without decoding it, by large and by small
+          requests. They take turns.
 """
 
 from __future__ import annotations
@@ -21,25 +23,34 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.children import machine, run_checked
-from tools.benchmarks.results import at_most, megabytes, must, table, verdicts
+from tools.benchmarks.results import at_most, median_range, megabytes, must, table, verdicts
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+    from tools.benchmarks.children import Finished
 
 N_COLUMNS, OFFSET, C, GAMMA = 50, 0.6, 1.0, 1 / 50
 """Centres are 8.5 standard deviations apart."""
 URL = "s3://bucket/rows.zarr"
 MOST_SUPPORT, BYTES_OF_A_REQUEST = 10_000, 8e6
 MOST_SECONDS, ROWS = 1800.0, 10_000_000
-"""Both are those of the issue; other numbers of rows get as many seconds."""
+CLIENT_ROWS = 1_000_000
+SHARD, SHARD_BYTES = "X/c/0/0", 16 << 20
+"""A shard of the store, and how much of it is read."""
+LARGE, SMALL = 8 << 20, 1 << 18
+"""Bytes of requests."""
 
 
 class Server:
@@ -103,10 +114,15 @@ def train(memory: str, threads: int) -> dict[str, Any]:
     }
 
 
-def program(options: argparse.Namespace) -> int:
-    """Write the store, and train on it."""
-    from pathlib import Path
+def child(function: str, *given: object, threads: int) -> Finished:
+    """Call a function of this module in a process of its own."""
+    call = f"import json; from {__name__} import {function}; "
+    call += f"print(json.dumps({function}(*{given!r})))"
+    return run_checked([sys.executable, "-c", call], threads=threads)
 
+
+def training(options: argparse.Namespace) -> int:
+    """Write the store, and train on it."""
     memory, threads = options.memory, options.threads
     steps = {"write": (options.rows, memory), "train": (memory, threads)}
     lines, seconds, answer = [], 0.0, dict[str, Any]()
@@ -114,15 +130,13 @@ def program(options: argparse.Namespace) -> int:
         with object_server(Path(folder)) as server:
             for name, given in steps.items():
                 before = server.counts()
-                call = f"import json; from {__name__} import {name}; "
-                call += f"print(json.dumps({name}(*{given!r})))"
-                child = run_checked([sys.executable, "-c", call], threads=threads)
-                counts, answer = server.since(before), child.answer
-                seconds += child.seconds
+                done = child(name, *given, threads=threads)
+                counts, answer = server.since(before), done.answer
+                seconds += done.seconds
                 lines.append(
                     [
-                        name, f"{child.seconds:.0f}", f"{child.cpu_seconds:.0f}",
-                        f"{counts['cpu_seconds']:.0f}", megabytes(child.peak_rss),
+                        name, f"{done.seconds:.0f}", f"{done.cpu_seconds:.0f}",
+                        f"{counts['cpu_seconds']:.0f}", megabytes(done.peak_rss),
                         *(f"{counts.get(method, 0):.0f}" for method in ("GET", "PUT")),
                         megabytes(counts.get("sent", 0)), megabytes(counts.get("received", 0)),
                     ]
@@ -149,9 +163,88 @@ def program(options: argparse.Namespace) -> int:
     return 0 if all(all(limit.holds) for limit in limits) else 1
 
 
-SUITE = Suite(
-    program=program,
-    memory="1GB",
-    threads=2,
-    more=(("--rows", {"type": int, "default": ROWS}),),
-)
+def obstore_range() -> Callable[..., bytes]:
+    """Make what reads a range of an object by obstore, in place of `Prefix._range`."""
+    import obstore
+
+    store = obstore.store.S3Store(
+        "bucket", endpoint=os.environ["AWS_ENDPOINT_URL"], client_options={"allow_http": True}
+    )
+
+    def read(_place: object, _fs: object, url: str, start: int, end: int | None) -> bytes:
+        key = url.removeprefix("s3://bucket/")
+        if end is not None:
+            return bytes(obstore.get_range(store, key, start=start, end=end))
+        return bytes(obstore.get(store, key, options={"range": {"suffix": -start}}).bytes())
+
+    return read
+
+
+def read_in_turns(repeats: int) -> dict[str, list[list[float]]]:
+    """Read in each way by each client; CPU seconds by s3fs and obstore in each turn."""
+    import bigsvm
+    from bigsvm.data import place
+
+    def rows() -> None:
+        for _ in bigsvm.open_store(URL).rows.blocks(128 << 20):
+            pass
+
+    def shard(size: int) -> None:
+        for start in range(0, SHARD_BYTES, size):
+            place.Place.of(URL).part(SHARD, start, size)
+
+    ways = {
+        "all rows": rows,
+        "16 MB, 8 MB a request": lambda: shard(LARGE),
+        "16 MB, 256 kB a request": lambda: shard(SMALL),
+    }
+    clients = (place.Prefix._range, obstore_range())
+    taken: dict[str, list[list[float]]] = {name: [] for name in ways}
+    for _ in range(1 + repeats):
+        for name, way in ways.items():
+            taken[name].append([])
+            for client in clients:
+                with mock.patch.object(place.Prefix, "_range", client):
+                    began = time.process_time()
+                    way()
+                    taken[name][-1].append(time.process_time() - began)
+    return {name: turns[1:] for name, turns in taken.items()}  # the first one imports and connects
+
+
+def clients(options: argparse.Namespace) -> int:
+    """Write the store, and compare clients that read it."""
+    if find_spec("obstore") is None:
+        raise SystemExit("obstore is not installed; install it to compare it with s3fs")
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder, object_server(Path(folder)):
+        child("write", options.rows, options.memory, threads=options.threads)
+        taken = child("read_in_turns", options.repeats, threads=options.threads).answer
+    lines = [
+        [
+            name,
+            *(median_range(list(seconds), digits=3) for seconds in zip(*turns, strict=True)),
+            median_range([theirs / ours for ours, theirs in turns]),
+        ]
+        for name, turns in taken.items()
+    ]
+    header = ["read", "s3fs, CPU s", "obstore, CPU s", "obstore ÷ s3fs"]
+    print(f"{machine(options.threads)}\n\n{options.rows} rows\n\n{table(header, lines)}")
+    return 0
+
+
+PARTS = {
+    "training": Suite(
+        program=training,
+        memory="1GB",
+        threads=2,
+        more=(("--rows", {"type": int, "default": ROWS}),),
+    ),
+    "clients": Suite(
+        program=clients,
+        memory="1GB",
+        threads=2,
+        more=(
+            ("--rows", {"type": int, "default": CLIENT_ROWS}),
+            ("--repeats", {"type": int, "default": 5}),
+        ),
+    ),
+}
