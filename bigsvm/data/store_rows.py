@@ -26,7 +26,7 @@ from bigsvm.errors import DataCorruptionError, DataError
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import dask.array as da
     from numpy.typing import NDArray
@@ -143,27 +143,20 @@ class StoreRows(RowSource):
         return min(stop, max(start + 1, end))
 
     def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices`, in any order; each chunk is read once.
-
-        Neighbouring chunks of a place that is far are read together.
-        """
+        """Rows at `indices`, in any order; each chunk is read once."""
         indices = np.asarray(indices, np.int64)
         if indices.size and (indices.min() < 0 or indices.max() >= self.n_rows):
             raise IndexError(f"rows {indices.min()} to {indices.max()} of {self.n_rows}")
         order = np.argsort(indices, kind="stable")
         wanted = indices[order]
-        together, at_once = (READER_CHUNKS, 2) if self._place.is_far else (1, 1)
         if self.is_sparse:
             # By the chunk of the first entry: by rows, the longest ones would come all together.
-            group = self.indptr()[wanted] // (self._arrays["X/data"].spec.chunk_rows * together)
+            chunk = self.indptr()[wanted] // self._arrays["X/data"].spec.chunk_rows
         else:
-            group = wanted // (self.row_alignment * together)
-        edges = np.flatnonzero(np.diff(group)) + 1
-        spans = list(itertools.pairwise([0, *edges.tolist(), len(wanted)])) if len(wanted) else []
+            chunk = wanted // self.row_alignment
         out = np.empty((0 if self.is_sparse else len(indices), self.n_columns), self.dtype)
         pieces = []
-        for first in range(0, len(spans), at_once):
-            batch = spans[first : first + at_once]
+        for batch in self._batches(chunk):
             check_interrupt()
             read = [self._around(int(wanted[a]), int(wanted[b - 1])) for a, b in batch]
             for (a, b), (start, _), block in zip(batch, read, self._read_spans(read), strict=True):
@@ -178,6 +171,26 @@ class StoreRows(RowSource):
         back[order] = np.arange(len(order))
         grouped = stack_rows(pieces, self.n_columns, self.dtype, sparse=True)
         return cast("Rows", grouped[back])
+
+    def _batches(self, chunk: NDArray[np.int64]) -> Iterator[list[tuple[int, int]]]:
+        """Yield what is read together of rows whose chunks ascend, as the places of first and last.
+
+        From far, as many chunks as a plan has memory for; neighbours are one span, as one request
+        has them.
+        """
+        most = READER_CHUNKS if self._place.is_far else 1
+        edges = (np.flatnonzero(np.diff(chunk // most)) + 1).tolist()
+        batch: list[tuple[int, int]] = []
+        n_chunks = 0
+        for a, b in itertools.pairwise([0, *edges, len(chunk)] if len(chunk) else []):
+            size = int(chunk[b - 1] - chunk[a]) + 1
+            if n_chunks + size > most and batch:
+                yield batch
+                batch, n_chunks = [], 0
+            batch.append((a, b))
+            n_chunks += size
+        if batch:
+            yield batch
 
     def _around(self, first: int, last: int) -> tuple[int, int]:
         """First row, and one past the last, of what is read for two rows and those between them.

@@ -120,6 +120,14 @@ def test_an_index_is_asked_for_once(url, faulty, local):
     assert len(faulty.requests) <= 3 * (shards + len(names)) + shards < 3 * chunks - 2 * once
 
 
+def test_rows_from_all_over_are_asked_for_together(neighbours, faulty):
+    """Of four chunks that are no neighbours, four answers are awaited at a time."""
+    rows, X = neighbours
+    chosen = np.array([1950, 300, 650, 1200])
+    with faulty.answering_together(4):
+        np.testing.assert_array_equal(rows.take(chosen), X[chosen])
+
+
 def test_four_chunks_come_in_a_request(neighbours, faulty):
     """Those of a pass, and those of chosen rows; rows of one chunk come alone."""
     rows, X = neighbours
