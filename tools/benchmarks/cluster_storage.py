@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import tempfile
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 from tools.benchmarks.children import machine
 from tools.benchmarks.results import megabytes, table
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import argparse
 
 N_COLUMNS = 54
-BUCKET = "rows"
 CLOUD_BLOCK = 100_000
 CLOUD_OFFSET = 0.4
 """Mean of each column, up to its sign: the clouds overlap, so that training takes some passes."""
@@ -36,31 +35,6 @@ def clouds(
     return noise + sides[:, None], y.astype(float)
 
 
-def start_server(stack: ExitStack) -> str:
-    """Start an S3 server with a bucket, and name it in the environment; returns its URL."""
-    import os
-    import re
-    import subprocess
-    import sys
-
-    import boto3
-
-    environment = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    stack.enter_context(mock.patch.dict(os.environ, environment))
-    server = subprocess.Popen(
-        [sys.executable, "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    stack.callback(server.wait)
-    stack.callback(server.kill)
-    assert server.stdout is not None
-    address = next(filter(None, (re.search(r"http://[\d.:]+", line) for line in server.stdout)))[0]
-    threading.Thread(target=server.stdout.read, daemon=True).start()
-    stack.enter_context(mock.patch.dict(os.environ, {"AWS_ENDPOINT_URL": address}))
-    boto3.client("s3", region_name="us-east-1").create_bucket(Bucket=BUCKET)
-    return address
-
-
 def peak_bytes() -> int:
     """Peak memory of this process."""
     import os
@@ -76,13 +50,14 @@ def storage(options: argparse.Namespace) -> int:
     import sys
 
     from tools.benchmarks.suites.cluster import WORKER_MEMORY, local_cluster
+    from tools.benchmarks.suites.object_storage import URL, object_server
 
     with ExitStack() as stack:
-        start_server(stack)
-        url = f"s3://{BUCKET}/clouds.zarr"
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.enter_context(object_server(Path(folder)))
         began = time.perf_counter()
         # In a process of its own, whose memory is not that of the training.
-        call = f"from {__name__} import write; write({url!r}, {options.rows}, {options.memory!r})"
+        call = f"from {__name__} import write; write({URL!r}, {options.rows}, {options.memory!r})"
         subprocess.run([sys.executable, "-c", call], check=True)
         written = time.perf_counter() - began
         import bigsvm
@@ -90,7 +65,7 @@ def storage(options: argparse.Namespace) -> int:
         model = bigsvm.SVC(C=1.0, gamma=1 / N_COLUMNS, memory=options.memory)
         client = local_cluster(stack, 2)
         began = time.perf_counter()
-        model.fit(url, client=client)
+        model.fit(URL, client=client)
         seconds = time.perf_counter() - began
         peaks = client.run(peak_bytes)
         certificate = model.certificate_

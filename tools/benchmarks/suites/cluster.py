@@ -21,9 +21,9 @@ scaling  Workers in slowed-down time: each sleeps until --nanoseconds for each k
          and a cost model is right within 15 %. Its constants are those of 1 worker, and the seconds
          of a pass without kernel values, measured with P workers. The model is printed for up to
          10⁹ rows, for a link of --link bytes a second.
-storage  Two workers train a store that an S3 server on this machine has (moto, which is made for
-         tests and slow): two clouds of 54 columns, written block by block. The peak memory of each
-         process is printed.
+storage  Two workers train a store that an S3 server on this machine has (`tools.object_server`):
+         two clouds of 54 columns, written block by block. The peak memory of each process is
+         printed.
 """
 
 from __future__ import annotations
