@@ -31,9 +31,9 @@ SHARD_BYTES = 128 << 20
 """Decoded bytes of a file: a store of a terabyte has some eight thousand."""
 FAR_SHARD_BYTES = 32 << 20
 """Most decoded bytes of an object: it is sent whole, and again if that fails."""
-_CHUNKS_FROM_FAR = 16
-"""Chunks that are asked for together: 32 MB in 30 ms are more than most networks carry. A chunk on
-its way takes no more memory than its place in the result, which is not written to before."""
+_REQUESTS_AT_ONCE = 16
+"""Requests under way together: 128 MB in 30 ms are more than most networks carry. A chunk on its
+way takes no more memory than its place in the result, which is not written to before."""
 _LEAST_BYTES_FOR_THREADS = 1 << 18
 """Decoding fewer bytes is faster than handing them to other threads."""
 
@@ -267,7 +267,7 @@ def _codec_threads() -> ThreadPoolExecutor:
 @cache
 def _far_threads() -> ThreadPoolExecutor:
     """Threads that wait for chunks from other machines, for all arrays of this process."""
-    return ThreadPoolExecutor(_CHUNKS_FROM_FAR, thread_name_prefix="bigsvm-far")
+    return ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="bigsvm-far")
 
 
 # A forked child does not have its parent's threads, and would wait for them for ever.
