@@ -95,13 +95,23 @@ def check_class_places(places: NDArray[np.float64], n_names: int, where: str) ->
 
 
 def check_statistics(
-    arrays: Mapping[str, VerifiedArray], attributes: StoreAttributes, where: str
+    arrays: Mapping[str, VerifiedArray],
+    attributes: StoreAttributes,
+    where: str,
+    *,
+    whole: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> None:
     """Refuse statistics that no rows can have, or that contradict the attributes.
 
     Each column has ``minimum ≤ mean ≤ maximum`` and ``0 ≤ variance ≤ (maximum - minimum)² / 4``
-    (Popoviciu's inequality). The statistics are read a few chunks at a time.
+    (Popoviciu's inequality). They are read a few chunks at a time, unless `whole` has them.
     """
+
+    def read(name: str, start: int, stop: int) -> NDArray[np.float64]:
+        if whole is not None:
+            return whole[name][start:stop]
+        return arrays[f"statistics/{name}"].read(start, stop)
+
     spec = arrays["statistics/mean"].spec
     # Only listed columns have statistics: the others are 0 in every row.
     n, step = spec.shape[0], _CHUNKS_AT_ONCE * spec.chunk_rows
@@ -110,9 +120,7 @@ def check_statistics(
     largest, means, variances = 0.0, 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for start, stop in spans:
-            low, high, mean, variance = (
-                arrays[f"statistics/{name}"].read(start, stop) for name in STATISTICS
-            )
+            low, high, mean, variance = (read(name, start, stop) for name in STATISTICS)
             scale = np.maximum(np.abs(low), np.abs(high))
             slack = _ROUNDING * scale
             half = high / 2 - low / 2
@@ -133,9 +141,7 @@ def check_statistics(
         total_mean = means / attributes.n_columns
         between = absent * total_mean**2
         for start, stop in spans:
-            between += float(
-                ((arrays["statistics/mean"].read(start, stop) - total_mean) ** 2).sum()
-            )
+            between += float(((read("mean", start, stop) - total_mean) ** 2).sum())
     for name, computed, slack_of_all in (
         ("mean", total_mean, _ROUNDING * largest),
         ("variance", (variances + between) / attributes.n_columns, (_ROUNDING * largest) ** 2),

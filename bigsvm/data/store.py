@@ -250,10 +250,10 @@ class Store:
         DataCorruptionError
             If they are not what was written, or no rows can have such statistics.
         """
-        self._rows.check_statistics()
-        minimum, maximum, mean, variance = (self._read(f"statistics/{name}") for name in STATISTICS)
+        whole = {name: self._read(f"statistics/{name}") for name in STATISTICS}
+        self._rows.check_statistics(whole)
         columns = self.rows.occurring_columns()
-        return Statistics(minimum, maximum, mean, variance, self.attributes.n_columns, columns)
+        return Statistics(**whole, n_columns=self.attributes.n_columns, columns=columns)
 
     def verify(self) -> None:
         """Read every chunk of every array.

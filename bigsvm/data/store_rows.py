@@ -26,7 +26,7 @@ from bigsvm.errors import DataCorruptionError, DataError
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import dask.array as da
     from numpy.typing import NDArray
@@ -216,10 +216,10 @@ class StoreRows(RowSource):
         self.check_statistics()
         return self._attributes.variance
 
-    def check_statistics(self) -> None:
-        """Refuse statistics that no rows can have; they are read the first time only."""
+    def check_statistics(self, whole: Mapping[str, NDArray[np.float64]] | None = None) -> None:
+        """Refuse statistics that no rows can have, once; `whole` has those that were read."""
         if not self._statistics_checked:
-            check_statistics(self._arrays, self._attributes, str(self._place))
+            check_statistics(self._arrays, self._attributes, str(self._place), whole=whole)
             self._statistics_checked = True
 
     def fingerprint(self) -> str:
