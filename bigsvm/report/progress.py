@@ -14,6 +14,7 @@ from bigsvm.budget import show_bytes
 from bigsvm.compilation import COMPILING, compilations
 from bigsvm.errors import shown
 from bigsvm.report.text import count, number, plural
+from bigsvm.report.time_left import TimeLeft
 from bigsvm.training import events
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ MOVE_EVERY = 0.1
 """Seconds between two moves of a bar over what may take less than a millisecond each."""
 LEAST_DONE = 0.05
 """Share of the work before which its pace says little, as code is loaded first."""
+LEAST_LEFT = 1.0
+"""Seconds left of a run that are worth a word."""
 MOST_NAMED = 8
 """Workers that are named when they join a run: a line for each of hundreds tells nothing."""
 
@@ -188,7 +191,7 @@ class TrainingProgress:
 
     def __init__(self, display: Display) -> None:
         self._display = display
-        self._sweep, self._pace = 0, Pace()
+        self._sweep, self._pace, self._left = 0, Pace(), TimeLeft()
         self._gap: float | None = None
         self._is_planned = False
         self._last_checkpoint = -math.inf
@@ -198,6 +201,7 @@ class TrainingProgress:
 
     def __call__(self, event: events.Event) -> None:
         """Show an event."""
+        self._left(event)
         match event:
             case events.ManyClasses() | events.ClassesLeftOut():
                 self._display.warn(event.sentence)
@@ -217,7 +221,8 @@ class TrainingProgress:
             case events.Solving():
                 self._display.move(
                     f"solving {count(event.size)} rows",
-                    f"{count(event.steps)} steps, gap of these rows {number(event.gap, 3)}",
+                    f"{count(event.steps)} steps, gap of these rows {number(event.gap, 3)}"
+                    f"{self._run_ends()}",
                 )
             case events.Sweeping():
                 self._sweeping(event)
@@ -305,7 +310,15 @@ class TrainingProgress:
             note += f", {plural(len(self._threads_of), 'worker')}"
         if self._gap is not None:
             note += f", gap {number(self._gap, 3)}"
+        note += self._run_ends()
         self._display.move(f"sweep {event.sweep}", note, event.rows_done, event.n_rows)
+
+    def _run_ends(self) -> str:
+        """Say how long the whole run still takes; nothing while it has hardly begun."""
+        left = self._left.seconds
+        if left is None or left < LEAST_LEFT:
+            return ""
+        return f", training ends in about {duration(left)}"
 
     def _pairs(self, event: events.PairsUnderWay) -> None:
         now = time.monotonic()
