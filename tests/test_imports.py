@@ -1,5 +1,6 @@
 """What training loads beside itself: every module it does without is memory for the data."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 from command_line import REPOSITORY
 
+import bigsvm
 from bigsvm import write_store
+from bigsvm.cli import COMMANDS
 
 ROWS = """
 import numpy as np
@@ -32,6 +35,11 @@ from bigsvm.cli import main
 sys.argv = ["bigsvm", "train", "few.zarr", "few.safetensors", "--quiet"]
 assert main() == 0
 """
+HEAVY = {"numba", "dask", "zarr", "distributed", "fsspec"}
+CLASSES = (
+    *("SVC", "NuSVC", "L2SVC", "CrammerSingerSVC", "SVR", "NuSVR", "OneClassSVM", "L2OneClassSVM"),
+    *("Kernel", "KernelExpansion", "SearchCV", "AdviceWarning"),
+)
 CLOUD = ("distributed", "tornado", "s3fs", "gcsfs", "adlfs", "aiobotocore")
 
 
@@ -70,6 +78,27 @@ def of_the_command(tmp_path_factory):
 def test_the_package_by_itself_loads_next_to_nothing(tmp_path):
     loaded = modules_of("import bigsvm", tmp_path)
     assert not loaded & {"numpy", "dask", "distributed", "fsspec", "s3fs", "sklearn", "asyncio"}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_is_there_without_what_it_may_need_later(tmp_path, name):
+    assert not modules_of(f"import bigsvm\nbigsvm.{name}", tmp_path) & HEAVY
+
+
+def test_the_table_has_every_public_class():
+    classes = {name for name in bigsvm.__all__ if inspect.isclass(getattr(bigsvm, name))}
+    assert set(CLASSES) == classes
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_loads_neither_the_core_nor_other_commands(tmp_path, command):
+    words = [word for word in (command, "--help") if word is not None]
+    program = f"from bigsvm.cli import main\nsys.argv = ['bigsvm', *{words}]\nassert main() == 0"
+    loaded = modules_of(program, tmp_path)
+    assert not loaded & (HEAVY | {"numpy", "scipy", "sklearn", "rich", "asyncio"})
+    if command is None:
+        homes = {f"bigsvm.cli.{name.replace('-', '_')}" for name in COMMANDS}
+        assert not loaded & {*homes, "urllib.request", "bigsvm.cli.options"}
 
 
 @pytest.mark.parametrize("module", CLOUD)

@@ -3,46 +3,90 @@
 The input is words and files; the output is files, results on standard output and an exit code: 0
 done, an unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad input; 3 an
 unconverged model with ``--fail-unconverged``; 130, 143 and 129 stopped by SIGINT (Ctrl-C), SIGTERM
-and SIGHUP. A command is a module with a function `command`, which is listed here; options of
-``train`` are made in `options` from `bigsvm.parameters`. What takes long to import is imported by
-the command that needs it, when it runs.
+and SIGHUP. A command is a module with a function `command`, which is listed here and imported when
+it is called; options of ``train`` are made in `options` from `bigsvm.parameters`. What takes long
+to import is imported by the command that needs it, when it runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
 from bigsvm.allocator import share_freed_memory
-from bigsvm.cli import (
-    convert,
-    cv,
-    demo,
-    easy,
-    export,
-    info,
-    inspect,
-    plan,
-    predict,
-    scale,
-    search,
-    split,
-    svm_predict,
-    svm_scale,
-    svm_train,
-    train,
-    warm_up,
-)
 from bigsvm.cli.failures import reported
 from bigsvm.cli.libsvm_words import SETTINGS
-from bigsvm.cli.options import with_flat_options
 from bigsvm.cli.streams import secure_streams
 from bigsvm.version import __version__
+
+COMMANDS = {
+    "convert": "Convert LIBSVM text or files of other programs to a store.",
+    "scale": "Scale the columns of a store into a new store.",
+    "split": "Part the rows of a store into several stores, at random.",
+    "info": "Tell what a store, a model or a checkpoint folder holds.",
+    "plan": "Say what training will take: time, memory and disk.",
+    "train": "Train a model on rows of any size, within a memory budget.",
+    "cv": "Cross-validate, and show the scores.",
+    "search": "Search the best parameters, as LIBSVM's grid.py does.",
+    "easy": "Convert, scale, search, train and predict at once.",
+    "predict": "Predict, and compare with the labels where there are any.",
+    "inspect": "List the training rows whose labels look wrong.",
+    "export": "Write a model or a store in the format of another library.",
+    "demo": "Train on bundled data, be killed half way, resume, predict.",
+    "warm-up": "Compile everything, which else the first runs do.",
+    "svm-train": "Train as LIBSVM's svm-train does, with its options.",
+    "svm-scale": "Scale as LIBSVM's svm-scale does, with its options.",
+    "svm-predict": "Predict as LIBSVM's svm-predict does, with its options.",
+}
+"""What each command does, for the list of all; its own help tells more."""
+
+
+@cache
+def _loaded(name: str) -> Any:  # noqa: ANN401 (a command of Click)
+    """Import a command, and make what Typer runs."""
+    command = import_module(f"bigsvm.cli.{name.replace('-', '_')}").command
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    if name.startswith("svm-"):
+        alone.command(name, context_settings=SETTINGS)(command)
+    else:
+        from bigsvm.cli.options import with_flat_options
+
+        alone.command(name, cls=_InPanels)(with_flat_options(command))
+    return typer.main.get_command(alone)
+
+
+class _Lazy(Mapping[str, Any]):
+    """All commands by name, each of which is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 (a command of Click)
+        COMMANDS[name]  # or a KeyError
+        return _loaded(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
 
 
 class _Commands(typer.core.TyperGroup):
     """Turns errors into one line on standard error and an exit code."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 (of Typer)
+        super().__init__(**settings | {"commands": {}})
+        self.commands = _Lazy()  # type: ignore[assignment]  # nothing is added to it
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 (a context of Click)
+        """Names of all commands, none of which is imported."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (of Click)
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (a context of Click)
         """Refuse empty words, which as paths would mean the current folder."""
@@ -121,29 +165,6 @@ def _root(
     1 unexpected error, 2 wrong usage or bad input, 3 a model that did not converge with
     --fail-unconverged, 130 stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
     """
-
-
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "convert": convert.command,
-    "scale": scale.command,
-    "split": split.command,
-    "info": info.command,
-    "plan": plan.command,
-    "train": train.command,
-    "cv": cv.command,
-    "search": search.command,
-    "easy": easy.command,
-    "predict": predict.command,
-    "inspect": inspect.command,
-    "export": export.command,
-    "demo": demo.command,
-    "warm-up": warm_up.command,
-}
-for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=_InPanels)(with_flat_options(_command))
-app.command("svm-train", context_settings=SETTINGS)(svm_train.command)
-app.command("svm-scale", context_settings=SETTINGS)(svm_scale.command)
-app.command("svm-predict", context_settings=SETTINGS)(svm_predict.command)
 
 
 def main() -> int:

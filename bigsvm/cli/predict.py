@@ -215,7 +215,7 @@ def deciding(
     **others: Any,  # noqa: ANN401 (as `decide` takes them)
 ) -> "Callable[..., NDArray[np.int64]]":
     """Return `model.decide` of the rows of a store, in blocks of a share of a budget in bytes."""
-    from bigsvm.models.prediction import PREDICTION_BLOCKS
+    from bigsvm.data.row_source import PREDICTION_BLOCKS
 
     block_bytes = min(PREDICTION_BLOCKS, max(1, int(budget * BLOCK_SHARE)))
     threads = threads or default_threads()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.data.scaler import Scaler
 
+PREDICTION_BLOCKS = 64 << 20
+"""Bytes of rows in memory while predicting."""
 DASK_BLOCK_BYTES = 32 << 20
 """Large enough that reading a block takes far longer than Dask's overhead for a task."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.core import wide
 from bigsvm.data.rows import is_sparse
 from bigsvm.errors import DataError, MemoryBudgetError
 
@@ -144,6 +143,8 @@ def moments_of(rows: Rows) -> Iterator[Moments]:
 
 
 def _moments_of_csr(rows: Any) -> Moments:
+    from bigsvm.core import wide  # imported here, as dense rows do without Numba
+
     n, d = rows.shape
     filled, mean, deviations = np.zeros(d, np.int64), np.zeros(d), np.zeros(d)
     minimum, maximum = np.full(d, np.inf), np.full(d, -np.inf)
@@ -219,6 +220,8 @@ class ListedStatistics:
 
     def add(self, rows: Any) -> None:
         """Add CSR rows, (m, n_columns)."""
+        from bigsvm.core import wide
+
         self.n_nonzero += rows.nnz
         self._n_rows += rows.shape[0]
         for start in range(0, rows.nnz, _BLOCK_VALUES):
@@ -241,6 +244,8 @@ class ListedStatistics:
 
     def _make_room(self, more: int) -> None:
         """Make room for `more` new columns; unused room takes no memory."""
+        from bigsvm.core import wide
+
         needed = min(self._n + more, self._n_columns)
         if needed > len(self._columns):
             size = min(max(needed, 2 * len(self._columns), self._SMALLEST), self._n_columns)
@@ -258,6 +263,8 @@ class ListedStatistics:
 
         They are those of all columns if more than half of the columns occur.
         """
+        from bigsvm.core import wide
+
         self._table = np.zeros(0, np.int32)
         moments: list[NDArray[Any]] = [
             array[: self._n]

@@ -29,8 +29,6 @@ from bigsvm.estimators.watching import (
     folder_of_checkpoints,
 )
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.fit.advice import scaling_hint
-from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed, takes_kernel_matrix
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import check_value, declaration_of
@@ -133,6 +131,10 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         warn_of_ignored(type(self).__name__, self.get_params(deep=False))
         metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         told = {"estimator": self, "X": X, "y": y, "metadata": metadata}
+        # Imported here, as training takes Numba, and making an estimator does not.
+        from bigsvm.fit.advice import scaling_hint
+        from bigsvm.fit.train import train_model
+
         task = self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(**told)
         of_worker = None
         if client is not None or worker_memory is not None:
@@ -276,6 +278,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
 
         The arguments are those of `train_model`.
         """
+        from bigsvm.fit.train import train_model
+
         told = {"estimator": self, "X": source, "y": labels, "metadata": {"sample_weight": weights}}
         task = self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(**told)
         history, tasks = History(), Tasks(self, task)

@@ -15,9 +15,8 @@ from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.estimators.probabilities import ClassProbabilities
 from bigsvm.estimators.training_rows import ScoresRows
-from bigsvm.fit.problem import are_many_classes, label_array
 from bigsvm.parameters.declaration import check_value
-from bigsvm.votes import OF_PAIRS, libsvm_coefficients, support_classes
+from bigsvm.votes import OF_PAIRS, label_array, libsvm_coefficients, support_classes
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -43,11 +42,15 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
         return super()._parameters()
 
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
-        if self.warm_start and are_many_classes(labels):
-            raise ParameterError(
-                "warm_start is True, which is for two classes (Only binary classification is "
-                "supported with it), but y has more; set it to False"
-            )
+        if self.warm_start:
+            # Imported here, as it takes Numba.
+            from bigsvm.fit.problem import are_many_classes
+
+            if are_many_classes(labels):
+                raise ParameterError(
+                    "warm_start is True, which is for two classes (Only binary classification is "
+                    "supported with it), but y has more; set it to False"
+                )
         return super()._start(labels)
 
     def _adopt(self, model: KernelExpansion) -> None:

@@ -13,10 +13,10 @@ from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.estimators.classifier import class_weights_of
 from bigsvm.estimators.probabilities import ClassProbabilities
 from bigsvm.estimators.training_rows import ScoresRows
-from bigsvm.fit.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 from bigsvm.parameters.groups import CrammerSingerParameters
 from bigsvm.parameters.training import again
+from bigsvm.votes import label_array
 
 if TYPE_CHECKING:
     import dask.array as da

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ClusterError, ParameterError
-from bigsvm.executors.workforce import Workforce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from bigsvm.executors.workforce import Workforce
 
 
 def check_client(client: Any) -> None:
@@ -70,7 +71,13 @@ def workers_of(client: Any, *, memory: int | None = None) -> Iterator[Workforce 
     A `Workforce` is open already, and stays so; None stands for no workers. `memory` is that of
     `Workforce`.
     """
-    if client is None or isinstance(client, Workforce):
+    if client is None:
+        yield None
+        return
+    # Imported here, as few have a cluster, and it takes Numba.
+    from bigsvm.executors.workforce import Workforce
+
+    if isinstance(client, Workforce):
         yield client
         return
     check_client(client)

@@ -13,6 +13,7 @@ from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.kernels import LARGEST
 from bigsvm.parameters.formulations import traits_of
 from bigsvm.training import events
+from bigsvm.votes import label_array
 from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
@@ -192,18 +193,6 @@ def classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
                 "classes as whole numbers or text"
             )
     return classes
-
-
-def label_array(classes: Any) -> NDArray[Any]:
-    """Labels of a model as an array, words as objects.
-
-    NumPy makes floats of whole numbers around 2**63.
-    """
-    if isinstance(classes[0], str):
-        return np.asarray(classes, object)
-    whole = all(isinstance(label, int) for label in classes)
-    unsigned = whole and min(classes) >= 0 and 2**63 <= max(classes) < 2**64
-    return np.asarray(classes, np.uint64 if unsigned else None)
 
 
 class Given(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from bigsvm import votes
 from bigsvm.coupling import class_probabilities
 from bigsvm.data.kernel_matrix import prediction_matrix
-from bigsvm.data.row_source import RowSource
+from bigsvm.data.row_source import PREDICTION_BLOCKS, RowSource
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import in_scale_of
@@ -24,7 +24,6 @@ from bigsvm.executors.clients import workers_of
 from bigsvm.models.certificate import doubt_of
 from bigsvm.models.columns import check_first_index, check_names, check_number
 from bigsvm.models.files import read_model, write_model
-from bigsvm.models.prediction import PREDICTION_BLOCKS, Functions, stream
 from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 from bigsvm.processors import count_threads
 
@@ -421,6 +420,9 @@ class KernelExpansion:
         client: Client | Workforce | None,
     ) -> None:
         """Hand decision values to `use`, some rows at a time."""
+        # Imported here, as it takes Numba, which a model that predicts nothing does without.
+        from bigsvm.models.prediction import Functions, stream
+
         threads = count_threads(threads, "threads")
         if self._is_of_kernel_matrix:
             source = prediction_matrix(source, self.n_features)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from bigsvm.budget import packed_bytes, show_bytes
 from bigsvm.data.narrow import NarrowRows, Numbering
+from bigsvm.data.row_source import PREDICTION_BLOCKS
 from bigsvm.data.rows import RowsAt, bytes_of, is_sparse
 from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
 from bigsvm.errors import MemoryBudgetError
@@ -46,8 +47,6 @@ FEWEST_ROWS = 1 << 14
 """Fewest rows per layout: for fewer rows the layout would cost more than the products."""
 ROWS_AT_ONCE = 1 << 12
 """Support vectors of a linear kernel that are float64 together."""
-PREDICTION_BLOCKS = 64 << 20
-"""Bytes of rows in memory while predicting."""
 SHARE_LAID_OUT = 0.25
 """Share of a worker's memory for vectors that are laid out, beside the model and rows."""
 ENOUGH = 1e-3

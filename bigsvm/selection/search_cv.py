@@ -15,10 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.errors import AdviceWarning, ParameterError, brief
 from bigsvm.estimators.bases import BaseEstimator
-from bigsvm.selection.fits import SCORE, FoldFits
-from bigsvm.selection.folds import check_estimator, hooks_of
-from bigsvm.selection.grid import best_of, candidates_of, mean_score, searched
-from bigsvm.selection.record import advice_of, fit_warnings
 
 if TYPE_CHECKING:
     import os
@@ -157,6 +153,12 @@ class SearchCV(BaseEstimator):
         KeyboardInterrupt
             Ctrl-C, within about a second.
         """
+        # Imported here, as training takes Numba, and making a search does not.
+        from bigsvm.selection.fits import FoldFits
+        from bigsvm.selection.folds import check_estimator, hooks_of
+        from bigsvm.selection.grid import best_of, candidates_of, mean_score, searched
+        from bigsvm.selection.record import advice_of, fit_warnings
+
         check_estimator(self.estimator)
         with hooks_of(self.estimator, client, worker_memory) as hooks:
             candidates = candidates_of(self.param_grid, self.estimator)
@@ -195,6 +197,8 @@ class SearchCV(BaseEstimator):
     def _deciding_score(self) -> str:
         """Name the score that decides."""
         if not isinstance(self.scoring, list | tuple | set | dict):
+            from bigsvm.selection.fits import SCORE
+
             return SCORE
         if self.refit not in self.scoring:
             raise ParameterError(

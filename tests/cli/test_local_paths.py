@@ -26,9 +26,8 @@ def paths():
     """Every argument and option that takes a local path: command and parameter."""
     group = typer.main.get_command(app)
     for name, command in group.commands.items():
-        [registered] = [c for c in app.registered_commands if c.name == name]
         for parameter in command.params:
-            annotation = registered.callback.__annotations__.get(parameter.name)
+            annotation = command.callback.__annotations__.get(parameter.name)
             if annotation is not None and "Path" in str(annotation):
                 yield pytest.param(name, parameter, id=f"{name} {parameter.name}")
 

@@ -106,12 +106,12 @@ class Parameter(NamedTuple):
 
 def commands() -> dict[str, list[Parameter]]:
     """Read all commands with their parameters from the program."""
+    from typer.main import get_command
+
     from bigsvm.cli import app
 
-    return {
-        str(registered.name): list(_parameters(registered.callback))
-        for registered in app.registered_commands
-    }
+    made: Any = get_command(app)
+    return {name: list(_parameters(each.callback)) for name, each in made.commands.items()}
 
 
 def _parameters(callback: Callable[..., None]) -> Iterator[Parameter]:
