@@ -39,7 +39,12 @@ def command(
         ),
     ],
     to: Annotated[
-        Format, typer.Option("--to", help="LIBSVM's text, of a model or of rows; or an ONNX graph.")
+        Format,
+        typer.Option(
+            "--to",
+            case_sensitive=False,
+            help="LIBSVM's text, of a model or of rows; or an ONNX graph.",
+        ),
     ],
     overwrite: Overwrite = False,
     memory: Memory = "1GB",

@@ -41,7 +41,7 @@ def given(default: Any, text: str, *names: str, **others: Any) -> Any:  # noqa: 
     Its names are by default the field's, of a bool without a second one for False; other arguments
     are those of `typer.Option`.
     """
-    metadata = {"names": names, "settings": {"help": text, **others}}
+    metadata = {"names": names, "settings": {"help": text, "case_sensitive": False, **others}}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -133,7 +133,11 @@ Quiet = Annotated[
 ]
 ZeroBasedText = Annotated[
     ZeroBased,
-    typer.Option("--zero-based", help="Of LIBSVM text: whether the first column has index 0."),
+    typer.Option(
+        "--zero-based",
+        case_sensitive=False,
+        help="Of LIBSVM text: whether the first column has index 0.",
+    ),
 ]
 
 
@@ -181,10 +185,13 @@ def parse_seconds(text: str, option: str) -> float:
     return seconds
 
 
+GAMMAS = ("scale", "auto", "mean-distance")
+
+
 def parse_gamma(text: str) -> float | str:
     """Read ``scale``, ``auto``, ``mean-distance`` or a number."""
-    if text in ("scale", "auto", "mean-distance"):
-        return text
+    if text.lower() in GAMMAS:
+        return text.lower()
     try:
         return float(text)
     except ValueError:
@@ -246,6 +253,8 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 }
 """Readers of the parameters that are given as text: from it and the option's name to the value."""
 _SETTINGS: dict[str, dict[str, Any]] = {
+    "gamma": {"autocompletion": lambda: GAMMAS},
+    "class_weight": {"autocompletion": lambda: ["balanced"]},
     "threads": {"min": 1, "show_default": "all processors it may use"},
     "cache_dir": {"show_default": "the system's"},
 }
@@ -272,7 +281,8 @@ def option(name: str) -> inspect.Parameter:
     default = _default(field)
     made = typer.Option(
         *names, help=_help(field), metavar=metavar, callback=callback,
-        rich_help_panel=declared.panel, **_SETTINGS.get(name, {}),
+        rich_help_panel=declared.panel,
+        **(_SETTINGS.get(name) or ({"autocompletion": lambda: choices} if choices else {})),
     )  # fmt: skip
     return inspect.Parameter(
         name,
@@ -311,7 +321,7 @@ def _word(field: "Field[Any]") -> Callable[..., Any]:
     known = choices_of(field)
 
     def callback(value: str | None) -> str | None:
-        word: str | None = spelled(field, value)
+        word: str | None = spelled(field, None if value is None else value.lower())
         if word is not None and word not in known:
             raise typer.BadParameter(f"{value!r} is not one of {', '.join(map(repr, known))}.")
         return word

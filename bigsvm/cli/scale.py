@@ -48,6 +48,7 @@ def command(
         Method | None,
         typer.Option(
             "--method",
+            case_sensitive=False,
             show_default="minmax",
             help="minmax: each column from --lower to --upper; standard: mean 0, variance 1; "
             "maxabs: largest absolute value 1, zeros stay.",

@@ -54,7 +54,7 @@ class TestErrorsNameOptions:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["--kernel", "RBF"], "Invalid value for '--kernel': 'RBF' is not one of 'rbf',"),
+            (["--kernel", "RBG"], "Invalid value for '--kernel': 'RBG' is not one of 'rbf',"),
             (
                 ["--C", "x"],
                 "Invalid value for '--C': 'x' is not a number; see `bigsvm train --help`",

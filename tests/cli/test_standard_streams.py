@@ -35,7 +35,7 @@ class TestStandardError:
     @pytest.mark.fault("streams")
     def test_the_exit_code_of_an_error_is_the_same(self, tmp_path):
         shell(f'{BIGSVM} info "$1" 2>&-', tmp_path / "none", code=2)
-        shell(f"{BIGSVM} train --kernel RBF a b 2>&-", code=2)
+        shell(f"{BIGSVM} train --kernel RBG a b 2>&-", code=2)
 
     def test_all_streams_may_be_closed(self, data, tmp_path):
         """A file that is opened then must not become one of them."""

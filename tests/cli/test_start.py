@@ -5,8 +5,10 @@ import sys
 
 import pytest
 from command_line import REPOSITORY, finish, run_here, start
+from typer.main import get_command
 
 from bigsvm import __version__
+from bigsvm.cli import app
 
 COMMANDS = ("convert", "scale", "info", "train", "predict", "demo")
 SLOW_MODULES = ("numba", "sklearn", "dask", "zarr", "scipy", "numpy", "rich.progress")
@@ -55,6 +57,43 @@ finally:
         shown = run_here(command, "--help").stdout
         assert f"Examples:\n    bigsvm {command}" in shown or f"\n    bigsvm {command}" in shown
         assert "\x1b" not in shown
+
+    @pytest.mark.parametrize(
+        ("typed", "words"),
+        [
+            ("train --kernel r", ["rbf"]),
+            ("train --gamma ", ["scale", "auto", "mean-distance"]),
+            ("search --formulation nu-s", ["nu-svc", "nu-svr"]),
+            ("train --class-weight b", ["balanced"]),
+            ("convert --layout ", ["auto", "dense", "sparse"]),
+            ("sp", ["split"]),
+        ],
+    )
+    def test_tab_completes_values(self, typed, words):
+        line = ["bigsvm", *typed.split(" ")]
+        told = {"COMP_WORDS": " ".join(line), "COMP_CWORD": str(len(line) - 1)}
+        out, _ = finish(start(env={"_BIGSVM_COMPLETE": "complete_bash", **told}))
+        assert out.split() == words
+
+    @pytest.mark.parametrize(
+        ("words", "value"),
+        [
+            ("train --kernel RBF", "rbf"),
+            ("plan --formulation C-SVC", "c-svc"),
+            ("train --gamma Scale", "scale"),
+            ("convert --layout DENSE", "dense"),
+            ("convert --dtype Float64", "float64"),
+            ("scale --method MinMax", "minmax"),
+            ("export --to ONNX", "onnx"),
+            ("predict --zero-based NO", "no"),
+        ],
+    )
+    def test_words_of_a_list_are_known_in_capitals(self, words, value):
+        name, option, word = words.split()
+        command = get_command(app).commands[name]
+        context = command.make_context(name, ["a", *["b"][: name != "plan"], option, word])
+        [parameter] = [made.name for made in command.params if option in made.opts]
+        assert context.params[parameter] == value
 
     def test_an_unknown_option_is_wrong_usage(self):
         assert "--nonsense" in run_here("train", "--nonsense", code=2).stderr
