@@ -17,7 +17,7 @@ import typer
 import typer.core
 
 from bigsvm.allocator import share_freed_memory
-from bigsvm.cli.failures import reported
+from bigsvm.cli.failures import AS_JSON, reported
 from bigsvm.cli.libsvm_words import SETTINGS
 from bigsvm.cli.streams import secure_streams
 from bigsvm.version import __version__
@@ -92,7 +92,8 @@ class _Commands(typer.core.TyperGroup):
         """Refuse empty words, which as paths would mean the current folder."""
         if not args:
             return super().parse_args(ctx, args)  # which shows the help
-        with reported():
+        ctx.meta[AS_JSON] = "--json" in args
+        with reported(ctx):
             for before, word in zip(["", *args], args, strict=False):
                 option, equals, value = word.partition("=")
                 if not word or (option.startswith("--") and equals and not value):
@@ -160,6 +161,8 @@ def _root(
     bigsvm demo
 
     Results go to standard output, progress to standard error.
+
+    With --json an error is one JSON object too, on standard error.
 
     Exit codes: 0 done (a model that did not converge says so and still counts as done),
     1 unexpected error, 2 wrong usage or bad input, 3 a model that did not converge with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 EXIT_CODE = 2
 """Exit code for wrong usage, bad input, and requests that the system refuses."""
+AS_JSON = "bigsvm.json"
+"""Whether errors are JSON objects, in what Click keeps of a command line."""
 _UsageError: Any = typer.BadParameter.__bases__[0]  # typer does not export it
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "yes or no"}
 
@@ -43,7 +46,7 @@ _LIKE_LIBSVMS = {f"bigsvm {name}": f"svm-{name}" for name in ("train", "predict"
 
 @contextmanager
 def reported(context: Any = None, group: Any = None) -> Iterator[None]:  # noqa: ANN401 (Click's)
-    """Turn errors into one line on standard error and an exit code.
+    """Turn errors into one line on standard error and an exit code; with ``--json`` into an object.
 
     The context is that of the command group, which knows the invoked command.
     """
@@ -55,7 +58,10 @@ def reported(context: Any = None, group: Any = None) -> Iterator[None]:  # noqa:
         if command and command.name == "svm-train":
             message = in_letters(message)
         one_line = shown(" ".join(message.split()))
-        _tell(f"bigsvm: error: {one_line}")
+        if context is not None and context.meta.get(AS_JSON):
+            _tell(json.dumps({"error": one_line, "exit_code": EXIT_CODE}, ensure_ascii=False))
+        else:
+            _tell(f"bigsvm: error: {one_line}")
         return typer.Exit(EXIT_CODE)
 
     try:

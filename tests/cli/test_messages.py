@@ -1,5 +1,6 @@
 """What errors advise can be done: in the words of the command, about things that are there."""
 
+import json
 import os
 import re
 import tempfile
@@ -77,6 +78,27 @@ class TestErrorsNameOptions:
         assert "Value error" not in told
         assert "Input should" not in told
         assert os.listdir(tmp_path) == []
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("info", "missing", "--json"),
+            ("cv", "--json", "missing", "--folds", "ü"),
+            ("train", "--json", "--kernel", "RBG", "a", "b"),
+            ("plan", "", "--json"),
+            ("demo", "--json", "--nonsense"),
+            ("--json",),
+            ("no-command", "--json"),
+        ],
+    )
+    def test_errors_are_objects_for_a_program(self, words):
+        ended = run_here(*words, code=2)
+        [line] = ended.stderr.splitlines()
+        told = json.loads(line)
+        assert set(told) == {"error", "exit_code"}
+        assert told["exit_code"] == 2
+        assert ended.stdout == ""
+        assert "\n" not in told["error"]
 
     @pytest.mark.fault("messages")
     def test_errors_of_a_conversion_name_options(self, tmp_path, data):
