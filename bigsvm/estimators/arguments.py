@@ -20,10 +20,10 @@ from bigsvm.parameters.training import again
 
 IGNORED: dict[str, tuple[tuple[Any, ...], str]] = {
     "cache_size": ((200,), "memory, the bytes of all arrays together"),
-    "probability": ((False, "deprecated"), "calibration='sigmoid'"),
+    "probability": ((False, True, "deprecated"), "calibration='sigmoid'"),
 }
-"""Parameters of scikit-learn's estimators that bigsvm ignores: scikit-learn's default, which causes
-no warning, and what to use instead."""
+"""Parameters of scikit-learn's estimators that training does not know: values that are not ignored,
+and what to use instead of others."""
 _ACCEPTED = """
     Accepted for compatibility with scikit-learn and ignored; a value other than its default causes
     a warning that names what to use instead.
@@ -92,11 +92,24 @@ class IgnoredArguments:
 class IgnoredClassArguments(IgnoredArguments):
     """The same, of classifiers."""
 
-    probability: bool | str = parameter(False, _ACCEPTED, kind=Kind((), "", "bool"))
+    probability: bool | str = parameter(
+        False,
+        """
+        Accepted for compatibility with scikit-learn: True is ``calibration="sigmoid"``, where no
+        calibration is given, and causes a warning that says so.
+        """,
+        kind=Kind((), "", "bool"),
+    )
+
+
+def calibration_in(given: dict[str, Any]) -> CalibrationName | None:
+    """Return the calibration among the parameters of an estimator, a sigmoid by `probability`."""
+    chosen: CalibrationName | None = given["calibration"]
+    return "sigmoid" if chosen is None and given.get("probability") in (True,) else chosen
 
 
 def warn_of_ignored(name: str, given: dict[str, Any]) -> None:
-    """Warn once about all ignored parameters that differ from scikit-learn's defaults."""
+    """Warn once about all parameters of scikit-learn's that are ignored, or mean another one."""
     changed = [
         f"{parameter}={brief(given[parameter])} (use {instead})"
         for parameter, (defaults, instead) in IGNORED.items()
@@ -104,8 +117,14 @@ def warn_of_ignored(name: str, given: dict[str, Any]) -> None:
     ]
     if given.get("shrinking") in (False,) and given["working_set"] != "all":
         changed.append("shrinking=False (only working_set='all' can do without)")
-    if changed:
-        warnings.warn(f"{name} ignores {', '.join(changed)}", UserWarning, stacklevel=4)
+    said = [f"ignores {', '.join(changed)}"] if changed else []
+    if calibration_in(given) != given["calibration"]:
+        said.append(
+            "takes probability=True as calibration='sigmoid', which a tenth of the rows is held "
+            "out for; write that instead"
+        )
+    if said:
+        warnings.warn(f"{name} {', and '.join(said)}", UserWarning, stacklevel=4)
 
 
 Estimator = TypeVar("Estimator", bound=type)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.data.rows import is_sparse
 from bigsvm.errors import AdviceWarning, ParameterError, brief
-from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
+from bigsvm.estimators.arguments import IGNORED, SharedArguments, calibration_in, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator, CallbackSupportMixin, with_callbacks
 from bigsvm.estimators.evaluation import EvaluatesRows
 from bigsvm.estimators.training_rows import TakesTrainingRows
@@ -321,6 +321,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
                     "if only the estimator uses it"
                 )
             passed[name] = given[name]
+        passed["calibration"] = calibration_in(given)
         return TrainingParameters(
             formulation=self._formulation,
             seed=_seed(self.random_state),

@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.errors import ParameterError
+from bigsvm.estimators.arguments import calibration_in
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def is_calibrated(estimator: KernelMachine) -> bool:
     """Whether an estimator has probabilities; the error says how it gets them."""
-    if estimator.calibration is None:
+    if calibration_in(estimator.get_params(deep=False)) is None:
         methods = CALIBRATIONS[traits_of(estimator._formulation).learns]
         wanted = " or ".join(f"calibration={method!r}" for method in methods)
         raise AttributeError(f"calibration is None; probabilities need {wanted}")

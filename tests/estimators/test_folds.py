@@ -106,19 +106,36 @@ def test_parameters_of_scikit_learn_are_taken_in_silence(name):
 @pytest.mark.parametrize("name", SHARED)
 def test_other_values_cause_one_warning_that_says_what_to_use(name):
     values = {"cache_size": 1000}
-    if name in ("SVC", "NuSVC"):
-        values["probability"] = True
     estimator = getattr(bigsvm, name)(**values, **({"nu": 0.2} if name == "NuSVC" else {}))
     with pytest.warns(UserWarning, match=f"{name} ignores cache_size=1000") as warned:
         estimator.fit(X, target_of(name))
     assert len(warned) == 1
     said = str(warned[0].message)
-    for parameter, instead in {
-        "cache_size": "use memory", "probability": "use calibration='sigmoid'",
-    }.items():  # fmt: skip
-        assert (f"{parameter}={values.get(parameter)!r}" in said) is (parameter in values)
-        assert (instead in said) is (parameter in values)
+    assert "use memory" in said
+    assert "probability" not in said
     assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", ["SVC", "NuSVC"])
+def test_probability_is_a_sigmoid_with_one_warning(name, tmp_path):
+    many = {"X": X.repeat(3, axis=0), "y": np.repeat(target_of(name), 3)}
+    own = {"nu": 0.05} if name == "NuSVC" else {}
+    kind = getattr(bigsvm, name)
+    estimator = kind(probability=True, **own)
+    assert hasattr(clone(estimator), "predict_proba")
+    with pytest.warns(UserWarning, match="probability=True as calibration='sigmoid'") as warned:
+        estimator.fit(**many)
+    assert len(warned) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = kind(calibration="sigmoid", **own).fit(**many)
+        isotonic = kind(probability=True, calibration="isotonic", **own).fit(**many)
+        assert not hasattr(kind(probability=False), "predict_proba")
+    found = estimator.predict_proba(X)
+    np.testing.assert_array_equal(found, expected.predict_proba(X))
+    assert isotonic.model_.calibration.method == "isotonic"
+    estimator.save(tmp_path / "m")
+    np.testing.assert_array_equal(bigsvm.load(tmp_path / "m").predict_proba(X), found)
 
 
 @pytest.mark.fault("folds")
