@@ -104,7 +104,7 @@ class IgnoredClassArguments(IgnoredArguments):
 
 def calibration_in(given: dict[str, Any]) -> CalibrationName | None:
     """Return the calibration among the parameters of an estimator, a sigmoid by `probability`."""
-    chosen: CalibrationName | None = given["calibration"]
+    chosen: CalibrationName | None = given.get("calibration")
     return "sigmoid" if chosen is None and given.get("probability") in (True,) else chosen
 
 
@@ -118,7 +118,7 @@ def warn_of_ignored(name: str, given: dict[str, Any]) -> None:
     if given.get("shrinking") in (False,) and given["working_set"] != "all":
         changed.append("shrinking=False (only working_set='all' can do without)")
     said = [f"ignores {', '.join(changed)}"] if changed else []
-    if calibration_in(given) != given["calibration"]:
+    if calibration_in(given) != given.get("calibration"):
         said.append(
             "takes probability=True as calibration='sigmoid', which a tenth of the rows is held "
             "out for; write that instead"
@@ -127,14 +127,35 @@ def warn_of_ignored(name: str, given: dict[str, Any]) -> None:
         warnings.warn(f"{name} {', and '.join(said)}", UserWarning, stacklevel=4)
 
 
+KKT_GAP = "KKT gap over all rows at which training has converged."
+HELD_OUT = """
+        Which rows are held out depends on the data alone. None is no probabilities, and all rows
+        are trained on.
+        """
+"""Text of `tol`, and the end of that of `calibration`."""
 Estimator = TypeVar("Estimator", bound=type)
+_ORDER = (
+    "nu C kernel degree gamma coef0 shrinking probability tol cache_size class_weight verbose "
+    "max_iter decision_function_shape break_ties random_state"
+)
+_KERNEL_FIRST = (
+    "kernel degree gamma coef0 tol nu C epsilon shrinking cache_size verbose max_iter random_state"
+)
 
 
 def documented(estimator: Estimator) -> Estimator:
-    """Write the Parameters section of an estimator, a dataclass, before its Attributes if any."""
-    # The parameters of a class itself come first, then those of the groups it names.
-    order = [name for kind in estimator.__mro__ for name in vars(kind).get("__annotations__", ())]
-    declared = sorted(fields(estimator), key=lambda field: order.index(field.name))
+    """Put the parameters of an estimator, a dataclass, into order, and document them.
+
+    Those of scikit-learn come first, as it has them, then those of the class itself and those of
+    the groups it names. Their section is written before the Attributes, if any.
+    """
+    order = _KERNEL_FIRST if estimator.__name__ in ("SVR", "OneClassSVM") else _ORDER
+    names = order.split()
+    names += [name for kind in estimator.__mro__ for name in vars(kind).get("__annotations__", ())]
+    declared = sorted(fields(estimator), key=lambda field: names.index(field.name))
+    signature = inspect.signature(estimator.__init__)  # type: ignore[misc]
+    taken = [signature.parameters[name] for name in ("self", *(each.name for each in declared))]
+    estimator.__init__.__signature__ = signature.replace(parameters=taken)  # type: ignore[misc]
     section = f"Parameters\n----------\n{documentation(declared)}"
     if estimator.__doc__ is not None:  # there is none with -OO
         summary, attributes, rest = inspect.cleandoc(estimator.__doc__).partition(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import os
 import warnings
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -60,10 +60,13 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
 
     # scikit-learn shows the texts of the parameters in a notebook if there is a link to them.
     _doc_link_module = "bigsvm"
-    _doc_link_template = "{source}"
+    _doc_link_template = "#bigsvm.{estimator_name}"
 
-    def _doc_link_url_param_generator(self) -> dict[str, str]:
-        return {"source": Path(inspect.getfile(type(self))).as_uri()}
+    def _html_repr(self) -> str:
+        """Diagram of scikit-learn's, and below it the docstring, to which its "?" leads."""
+        name, text = type(self).__name__, html.escape(inspect.getdoc(type(self)) or "")
+        shown = f"<summary>Documentation of {name}</summary><pre>{text}</pre>"
+        return f'{super()._html_repr()}<details id="bigsvm.{name}">{shown}</details>'
 
     @with_callbacks
     def fit(

@@ -13,9 +13,11 @@ from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import ClassArguments
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
-from bigsvm.estimators.probabilities import ClassProbabilities
+from bigsvm.estimators.probabilities import OF_CLASSES, ClassProbabilities
 from bigsvm.estimators.training_rows import ScoresRows
 from bigsvm.parameters.declaration import check_value
+from bigsvm.parameters.names import ClassCalibration
+from bigsvm.parameters.training import again
 from bigsvm.votes import OF_PAIRS, label_array, libsvm_coefficients, support_classes
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 @dataclass(kw_only=True, eq=False, repr=False)
 class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments, KernelMachine):
     """Two classes, told apart by the sign of a decision function, or many, by several functions."""
+
+    calibration: ClassCalibration | None = again(
+        "calibration", text=OF_CLASSES, type=ClassCalibration | None
+    )
 
     _own_parameters = KernelMachine._own_parameters | {
         "decision_function_shape",

@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 from bigsvm.estimators.arguments import documented
 from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.estimators.classifier import class_weights_of
-from bigsvm.estimators.probabilities import ClassProbabilities
+from bigsvm.estimators.probabilities import OF_CLASSES, ClassProbabilities
 from bigsvm.estimators.training_rows import ScoresRows
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 from bigsvm.parameters.groups import CrammerSingerParameters
+from bigsvm.parameters.names import ClassCalibration
 from bigsvm.parameters.training import again
 from bigsvm.votes import label_array
 
@@ -87,7 +88,21 @@ class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, Cla
 
     C: float = again("C")
     _: KW_ONLY
-    tol: float = again("tol")
+    tol: float = again(
+        "tol",
+        text="""
+        Largest violation ψ of a row at which training has converged.
+
+        It is in units of the margin: ε of the paper, which recommends 0.1: enough where only labels
+        are wanted (docs/guide.md).
+        """,
+    )
+    calibration: ClassCalibration | None = again(
+        "calibration", text=OF_CLASSES, type=ClassCalibration | None
+    )
+    max_iter: int = again(
+        "max_iter", text="Stop after this number of rows that were solved for; -1 is never."
+    )
     certify: bool = again("certify")
     class_weight: dict[Any, float] | str | None = again("class_weight")
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import AdviceWarning, ParameterError
-from bigsvm.estimators.arguments import documented
+from bigsvm.estimators.arguments import KKT_GAP, documented
 from bigsvm.estimators.classifier import Classifier
 from bigsvm.parameters.groups import BallParameters
 from bigsvm.parameters.training import again
@@ -101,7 +101,7 @@ class L2SVC(BallParameters, Classifier):
 
     C: float = again("C")
     _: KW_ONLY
-    tol: float = again("tol")
+    tol: float = again("tol", text=f"{KKT_GAP} The search for a ball ends at `ball_tol`.")
 
 
 WORTH_STARTING = 2.5

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.estimators.arguments import IgnoredArguments, documented
+from bigsvm.estimators.arguments import HELD_OUT, KKT_GAP, IgnoredArguments, documented
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import OutlierMixin
 from bigsvm.estimators.probabilities import is_calibrated, of_rows, probabilities
@@ -29,6 +29,15 @@ class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):
     """Rows inside and outside, told apart by the sign of the decision function."""
 
     _needs_y = False
+    calibration: Literal["density"] | None = again(
+        "calibration",
+        type=Literal["density"] | None,
+        text=f"""
+        Hold out a tenth of the rows, and fit probabilities to be inside on them.
+
+        ``"density"`` divides the rows inside and outside by ten marks (Que and Lin, as in LIBSVM).
+        {HELD_OUT}""",
+    )
 
     def decision_function(
         self, X: Any, *, order: Order = "store"
@@ -106,7 +115,7 @@ class OneClassSVM(OutlierDetector, IgnoredArguments):
     _formulation = "one-class"
 
     nu: float = again("nu")
-    tol: float = again("tol")
+    tol: float = again("tol", text=KKT_GAP)
 
 
 @documented
@@ -159,5 +168,5 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
 
     C: float = again("C")
     _: KW_ONLY
-    tol: float = again("tol")
+    tol: float = again("tol", text=f"{KKT_GAP} The search for a ball ends at `ball_tol`.")
     certify: bool = again("certify")

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.arguments import calibration_in
+from bigsvm.estimators.arguments import HELD_OUT, calibration_in
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 
@@ -42,6 +42,18 @@ def probabilities(machine: KernelMachine, X: Any, evaluate: Evaluate, order: Ord
             f"calibration is {machine.calibration!r}, but the model was trained without; fit again"
         )
     return machine._evaluate(X, evaluate, np.empty((0, model.n_probabilities)), order)
+
+
+OF_CLASSES = f"""
+        Hold out a tenth of the rows, and fit probabilities of the classes on them.
+
+        ``"sigmoid"`` is Platt's method (1999), ``"isotonic"`` the best ascending function, for many
+        thousands of rows. Either is fitted once. With more than two classes all pairs share one,
+        and their probabilities are coupled (Wu, Lin and Weng 2004); of functions of one class each
+        (``multiclass="ovr"``, `CrammerSingerSVC`) a sigmoid is a softmax of the values with a
+        fitted temperature.
+        {HELD_OUT}"""
+"""Text of `calibration`."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

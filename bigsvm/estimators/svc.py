@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
-from bigsvm.estimators.arguments import IgnoredClassArguments, documented
+from bigsvm.estimators.arguments import KKT_GAP, IgnoredClassArguments, documented
 from bigsvm.estimators.classifier import Classifier
 from bigsvm.parameters.training import again
 
@@ -74,7 +74,7 @@ class SVC(Classifier, IgnoredClassArguments):
     C: float = again("C")
     _: KW_ONLY
     loss: LossName = again("loss")
-    tol: float = again("tol")
+    tol: float = again("tol", text=KKT_GAP)
 
 
 @documented
@@ -119,4 +119,4 @@ class NuSVC(Classifier, IgnoredClassArguments):
     _formulation = "nu-svc"
 
     nu: float = again("nu")
-    tol: float = again("tol")
+    tol: float = again("tol", text=KKT_GAP)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bigsvm.estimators.arguments import IgnoredArguments, documented
+from bigsvm.estimators.arguments import HELD_OUT, KKT_GAP, IgnoredArguments, documented
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import RegressorMixin
 from bigsvm.estimators.training_rows import ScoresRows
@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 class Regressor(ScoresRows, RegressorMixin, IgnoredArguments, PairStepParameters, KernelMachine):
     """Predicts the values of the model's function."""
 
-    tol: float = again("tol")
+    tol: float = again("tol", text=KKT_GAP)
+    calibration: Literal["laplace"] | None = again(
+        "calibration",
+        type=Literal["laplace"] | None,
+        text=f"""
+        Hold out a tenth of the rows, and fit the noise on them.
+
+        ``"laplace"`` is the scale of a Laplace distribution of the targets around the predictions
+        (Lin and Weng 2004).
+        {HELD_OUT}""",
+    )
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
         X, y = super()._validated(X, y)

@@ -311,11 +311,7 @@ class Resources:
     )
     max_iter: int = parameter(
         -1,
-        """
-        Stop after this number of pair steps; -1 is never.
-
-        For crammer-singer it counts the rows that were solved for.
-        """,
+        "Stop after this number of pair steps; -1 is never.",
         panel=STOPPING,
         rule=Rule(lambda value: value >= -1, ">= 0, or -1 for none"),
     )

@@ -11,6 +11,7 @@ OrderName = Literal["auto", "worst", "active", "sequential", "random"]
 CoolingName = Literal["log", "none"]
 MulticlassName = Literal["ovo", "ddag", "ovr"]
 CalibrationName = Literal["sigmoid", "isotonic", "density", "laplace"]
+ClassCalibration = Literal["sigmoid", "isotonic"]
 SelectionName = Literal["auto", "hmg", "second-order", "mvp"]
 WorkingSetName = Literal["auto", "all"]
 

@@ -18,6 +18,7 @@ from bigsvm.parameters.declaration import (
     RESOURCES,
     STOPPING,
     check_value,
+    declaration_of,
     parameter,
     spelled,
 )
@@ -68,15 +69,6 @@ class TrainingParameters(
         """
         Hold out a tenth of the rows, and fit probabilities on them: sigmoid or isotonic of classes,
         density of one class, laplace for the noise of a regression.
-
-        ``"sigmoid"`` is Platt's method (1999), ``"isotonic"`` the best ascending function, for many
-        thousands of rows. Either is fitted once. With more than two classes all pairs share one,
-        and their probabilities are coupled (Wu, Lin and Weng 2004); of functions of one class each
-        (``multiclass="ovr"``, `CrammerSingerSVC`) a sigmoid is a softmax of the values with a
-        fitted temperature. ``"density"`` divides the rows inside and outside by ten marks (Que and
-        Lin, as in LIBSVM). ``"laplace"`` is the scale of a Laplace distribution of the targets
-        around the predictions (Lin and Weng 2004). Which rows are held out depends on the data
-        alone. None is no probabilities, and all rows are trained on.
         """,
         recorded=True,
         panel=PROBLEM,
@@ -86,9 +78,6 @@ class TrainingParameters(
         """
         KKT gap over all rows at which training has converged; for crammer-singer the largest
         violation. The search for a ball ends at ball_tol.
-
-        The violation ψ is in units of the margin: ε of the paper, which recommends 0.1: enough
-        where only labels are wanted (docs/guide.md).
         """,
         panel=STOPPING,
         rule=POSITIVE,
@@ -247,12 +236,19 @@ FIELDS: dict[str, "Field[Any]"] = {field.name: field for field in fields(Trainin
 """Every parameter of training by its name."""
 
 
-def again(name: str, *, default: Any = MISSING) -> Any:
-    """Declare a parameter of training as a field of another class, perhaps with another default."""
+def again(name: str, *, default: Any = MISSING, text: str = "", type: Any = None) -> Any:
+    """Declare a parameter of training as a field of another class.
+
+    It may have another default, another text, and a type of fewer values.
+    """
     field = FIELDS[name]
+    declared = declaration_of(field)
     return dataclasses.field(
         default=field.default if default is MISSING else default,
-        metadata={**field.metadata, "type": field.type},
+        metadata={
+            "declaration": dataclasses.replace(declared, text=text or declared.text),
+            "type": type or field.type,
+        },
     )
 
 

@@ -1,5 +1,7 @@
 """What code that was written for scikit-learn's estimators finds in ours."""
 
+import html
+import inspect
 import re
 
 import numpy as np
@@ -9,6 +11,7 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
+from bigsvm.errors import ParameterError
 
 X, Y = make_blobs(60, centers=3, cluster_std=2.0, random_state=0)
 BOTH = Y < 2
@@ -58,6 +61,41 @@ def test_a_notebook_shows_the_text_of_each_parameter(name):
     shown = estimator._repr_html_()
     for parameter in estimator.get_params():
         assert re.search(rf"param-doc-description[^>]*>\s*{parameter}:", shown), parameter
+    # The "?" leads to the docstring in the page, not to a file of this machine.
+    assert "file:" not in shown
+    assert f'href="#bigsvm.{name}">?<' in shown
+    _, text = shown.split(f'<details id="bigsvm.{name}">')
+    assert html.escape(inspect.getdoc(type(estimator))) in text
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_parameters_come_in_the_order_of_scikit_learn(name):
+    theirs = list(inspect.signature(getattr(peers, name)).parameters)
+    signature = inspect.signature(getattr(bigsvm, name))
+    assert list(signature.parameters)[: len(theirs)] == theirs
+    documented = re.findall(r"^(\w+) : ", inspect.getdoc(getattr(bigsvm, name)), re.MULTILINE)
+    assert documented[: len(signature.parameters)] == list(signature.parameters)
+    defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
+    assert getattr(bigsvm, name)().get_params() == defaults
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*SHARED, "L2SVC", "CrammerSingerSVC", "L2OneClassSVM"])
+def test_the_documentation_has_the_values_of_its_own_class(name):
+    kind = getattr(bigsvm, name)
+    [section] = re.findall(
+        r"^calibration : .*?(?=^\w)", inspect.getdoc(kind), re.DOTALL | re.MULTILINE
+    )
+    for word in ("sigmoid", "isotonic", "density", "laplace"):
+        said = ""
+        try:
+            kind(calibration=word, tol=0.1).fit(np.tile(X, (2, 1)), np.tile(Y, 2))
+        except ParameterError as error:
+            said = str(error)
+        is_refused = f"calibration is {word!r}" in said
+        assert (f'"{word}"' in section) is not is_refused, word
+    if name != "CrammerSingerSVC":
+        assert "crammer-singer" not in inspect.getdoc(kind)
 
 
 @pytest.mark.parametrize("state", [3, np.random.RandomState(3), None])
