@@ -40,6 +40,7 @@ COMMANDS = {
     "svm-train": "Train as LIBSVM's svm-train does, with its options.",
     "svm-scale": "Scale as LIBSVM's svm-scale does, with its options.",
     "svm-predict": "Predict as LIBSVM's svm-predict does, with its options.",
+    "libsvm-programs": "Write executables with the names of these three.",
 }
 """What each command does, for the list of all; its own help tells more."""
 

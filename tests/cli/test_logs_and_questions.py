@@ -26,6 +26,7 @@ PANELS = {
     "export": ["Arguments", "Options"],
     "demo": ["Options"],
     "warm-up": ["Options"],
+    "libsvm-programs": ["Arguments", "Options"],
 }
 
 

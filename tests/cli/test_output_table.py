@@ -104,8 +104,9 @@ READ = {
     "source", "range_file", "train", "test",
 }  # fmt: skip
 """Arguments and options that are read, unless `TABLE` has them for the command."""
-NOTHING_REPLACED = {"cache_dir", "checkpoint"}
-"""Folders for what has new names, of other commands; `plan` has a checkpoint and writes none."""
+NOTHING_REPLACED = {"cache_dir", "checkpoint", "folder"}
+"""Folders for what has new names, of other commands; `plan` has a checkpoint and writes none.
+That of `libsvm-programs` is in `test_svm_programs.py`."""
 NAMES = ("rows", "store", "model", "multi", "like", "folds")
 CASES = [pytest.param(output, id=output.words) for outputs in TABLE.values() for output in outputs]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import error_of, finish, libsvm_text, run_here, start, two_clouds
+from command_line import error_of, finish, libsvm_text, run_here, shell, start, two_clouds
 from sklearn.datasets import make_blobs
 
 from bigsvm.interchange.libsvm_model import read_libsvm_model
@@ -337,3 +337,30 @@ def test_targets_of_a_regression_are_not_trained_as_classes(tmp_path, monkeypatc
     assert "the label 18.5 is a target of a regression and no class" in told
     assert "train a regression with SVR (-s 3)" in told
     assert not (tmp_path / "mpg.model").exists()
+
+
+def test_programs_have_the_names_of_libsvms(tmp_path, monkeypatch):
+    folder = tmp_path / "my programs"
+    assert run_here("libsvm-programs", folder).stdout.split("\n")[0] == str(folder / "svm-train")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bigsvm").mkdir()  # which is not the package
+    text_of("c-svc", tmp_path)
+    script = """set -e; PATH="$1:$PATH"
+svm-scale -l 0 train > scaled
+svm-train -q -c 2 scaled
+svm-predict scaled scaled.model predicted"""
+    said = shell(script, folder).stdout
+    assert re.fullmatch(r"Accuracy = .*% \(\d+/150\) \(classification\)\n", said)
+    assert len(Path("predicted").read_text().splitlines()) == 150
+    shell('"$1"/svm-train', folder, code=2)
+
+    before = (folder / "svm-train").read_text()
+    (folder / "svm-predict").unlink()
+    told = error_of("libsvm-programs", folder)
+    assert f"{folder / 'svm-train'} exists; name another folder, or give --overwrite" in told
+    assert not (folder / "svm-predict").exists()
+    run_here("libsvm-programs", folder, "--overwrite")
+    assert (folder / "svm-train").read_text() == before
+    Path("file").write_text("precious")
+    assert "file" in error_of("libsvm-programs", "file")
+    assert Path("file").read_text() == "precious"
