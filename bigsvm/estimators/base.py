@@ -7,6 +7,7 @@ import inspect
 import os
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -267,6 +268,24 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         }
         provenance = {**self.model_.provenance, "estimator": own}
         replace(self.model_, provenance=provenance).save(path)
+
+    # skl2onnx asks for these three, and so converts pipelines that end here.
+
+    def onnx_parser(self) -> Any:
+        """Return the function by which skl2onnx learns the outputs, those of `to_onnx`."""
+        from bigsvm.interchange.onnx_pipeline import declared_outputs
+
+        return partial(declared_outputs, self)
+
+    def onnx_shape_calculator(self) -> Any:
+        """Return a function that does nothing, as the parser has declared all shapes."""
+        return lambda operator: None
+
+    def onnx_converter(self) -> Any:
+        """Return the function that adds the graph of `to_onnx` to skl2onnx's."""
+        from bigsvm.interchange.onnx_pipeline import add_graph
+
+        return add_graph
 
     @with_callbacks
     def _fit_rows(
