@@ -145,7 +145,6 @@ def opened(
     *,
     model: KernelExpansion | None = None,
     first_index: int | None = None,
-    n_features: int | None = None,
     min_features: int | None = None,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> Iterator[Store]:
@@ -159,10 +158,8 @@ def opened(
         Gives `first_index`, `min_features` and names of columns: those of its training data.
     first_index : int or None
         Index of the first column in other text, where the options say nothing.
-    n_features : int or None
-        Columns that the text must not exceed.
     min_features : int or None
-        Smallest number of columns, without `n_features`.
+        Smallest number of columns.
     dtype : {"float32", "float64"}
         Type of the temporary store of text.
     """
@@ -199,26 +196,16 @@ def opened(
                         max(memory, _SMALLEST_CONVERSION), watched(display, interruption),
                     )  # fmt: skip
                 return
-            try:
-                with interruption.raising():
-                    store = convert(
-                        source,
-                        folder / "data.zarr",
-                        memory=max(memory, _SMALLEST_CONVERSION),
-                        zero_based=zero_based.value,
-                        n_features=n_features,
-                        min_features=min_features,
-                        dtype=dtype,
-                        on_progress=watched(display, interruption),
-                    )
-            except DataError as error:
-                if n_features is not None and f"n_features={n_features}" in str(error):
-                    raise DataError(
-                        f"{source} has an index past the {n_features} columns of the training "
-                        "data; give rows with its features, or train a model on data that have "
-                        "them all"
-                    ) from error
-                raise
+            with interruption.raising():
+                store = convert(
+                    source,
+                    folder / "data.zarr",
+                    memory=max(memory, _SMALLEST_CONVERSION),
+                    zero_based=zero_based.value,
+                    min_features=min_features,
+                    dtype=dtype,
+                    on_progress=watched(display, interruption),
+                )
             interruption.check()
             yield store
 

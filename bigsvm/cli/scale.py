@@ -104,14 +104,21 @@ def command(
                 display,
                 interruption,
                 first_index=None if other is None else other.first_index,
-                n_features=None if scaler is None else scaler.n_columns,
-                min_features=None if ranges is None else ranges.n_columns(1),
+                min_features=scaler.n_columns if scaler else ranges and ranges.n_columns(1),
             ) as source_store,
             interruption.raising(),
         ):
             if ranges is not None:
                 first = 1 if source_store.first_index is None else source_store.first_index
-                other = _OfRange(ranges.scaler(source_store.rows.n_columns, first), first)
+                other = _Scaled(ranges.scaler(source_store.rows.n_columns, first), first)
+            elif scaler is not None and source_store.first_index is not None:
+                more = source_store.rows.n_columns - scaler.n_columns
+                if more > 0:
+                    display.warn(
+                        f"{store} has columns after the {scaler.n_columns} of {like}; they are set "
+                        "to 0"
+                    )
+                    other = _Scaled(scaler.widened(more), source_store.first_index)
             made = scale_store(
                 source_store,
                 output,
@@ -127,8 +134,8 @@ def command(
     say_store(made, "scaled", time.monotonic() - started, json=json)
 
 
-class _OfRange(NamedTuple):
-    """A scaler read from a file of svm-scale."""
+class _Scaled(NamedTuple):
+    """A scaler read from a file of svm-scale, or one for more columns, as svm-scale has it."""
 
     scaler: "Scaler"
     first_index: int

@@ -72,9 +72,12 @@ class TestScale:
         run_here("scale", tmp_path / "test.libsvm", tmp_path / "test", *arguments)
         other = open_store(tmp_path / "test")
         assert (other.attributes.first_index, other.rows.n_columns) == (0, 3)
-        (tmp_path / "wide.libsvm").write_text("1 3:2\n")
-        message = error_of("scale", tmp_path / "wide.libsvm", tmp_path / "no", *arguments)
-        assert "past the 3 columns of the training data" in message
+        (tmp_path / "wide.libsvm").write_text("1 3:2\n-1 0:2\n")
+        told = run_here("scale", tmp_path / "wide.libsvm", tmp_path / "wide", *arguments).stderr
+        assert "wide.libsvm has columns after the 3 of " in told
+        found = open_store(tmp_path / "wide")
+        rows = found.rows.as_dask().compute()[np.argsort(found.labels())]
+        np.testing.assert_array_equal(rows, [[1, -1, -1, 0], [-1, -1, -1, 0]])
 
     def test_overwrite(self, data, scaled, tmp_path):
         run_here("scale", data / "train.zarr", tmp_path / "out")
