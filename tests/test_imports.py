@@ -30,6 +30,13 @@ import bigsvm
 from bigsvm import SVC
 SVC().fit(X, y)
 """
+LOADED = """
+from bigsvm.cli import main
+import bigsvm
+assert bigsvm.load("few.safetensors").converged_
+sys.argv = ["bigsvm", "info", "few.safetensors"]
+assert main() == 0
+"""
 COMMAND = """
 from bigsvm.cli import main
 sys.argv = ["bigsvm", "train", "few.zarr", "few.safetensors", "--quiet"]
@@ -68,11 +75,21 @@ def of_the_estimator(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def of_the_command(tmp_path_factory):
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command")
     rng = np.random.default_rng(0)
     write_store(folder / "few.zarr", rng.random((40, 3), np.float32), np.arange(40) % 2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_the_command(folder):
     return modules_of(COMMAND, folder)
+
+
+def test_a_model_is_looked_at_without_what_it_may_need_later(of_the_command, folder):
+    assert (folder / "few.safetensors").exists()
+    assert not modules_of(LOADED, folder) & HEAVY
 
 
 def test_the_package_by_itself_loads_next_to_nothing(tmp_path):

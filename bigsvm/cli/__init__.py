@@ -123,7 +123,9 @@ class _InPanels(typer.core.TyperCommand):
                 panel = getattr(parameter, "rich_help_panel", None)
                 panel = "Arguments" if is_argument else panel or "Options"
                 panels.setdefault(panel, []).append(record)
-        panels["Options"] = panels.pop("Options")  # last
+        for heading in ("Cluster", "Options"):  # last, as few need them
+            if heading in panels:
+                panels[heading] = panels.pop(heading)
         for heading, records in panels.items():
             with formatter.section(heading):
                 formatter.write_dl(records)

@@ -97,6 +97,7 @@ def command(
         ),
     ] = None,
     options: SessionOptions,
+    training: TrainingOptions,
     fail_unconverged: Annotated[
         bool,
         typer.Option(
@@ -105,7 +106,6 @@ def command(
             rich_help_panel=STOPPING,
         ),
     ] = False,
-    training: TrainingOptions,
 ) -> None:
     """Train a model on a store of any size, within a memory budget.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from bigsvm.errors import ModelError
 from bigsvm.files import LIBSVM_MODEL, is_url, open_regular
-from bigsvm.interchange.libsvm_model import read_libsvm_model
 from bigsvm.models import KernelExpansion
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def read_model_file(
     except OSError as error:
         raise ModelError(f"cannot read the model {path}: {error.strerror}") from error
     if start == LIBSVM_MODEL:
+        from bigsvm.interchange.libsvm_model import read_libsvm_model
+
         return read_libsvm_model(path, n_features=n_features, range_file=range_file)
     if not _is_model(start):
         raise ModelError(f"{path} is no model, neither of `bigsvm train` nor of LIBSVM")

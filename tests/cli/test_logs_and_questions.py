@@ -16,8 +16,10 @@ PANELS = {
     "scale": ["Arguments", "Options"],
     "split": ["Arguments", "Options"],
     "info": ["Arguments", "Options"],
-    "plan": ["Arguments", "Cluster", "Problem", "Options"],
-    "train": ["Arguments", "Cluster", "Problem", "As in the papers", "Options"],
+    "plan": ["Arguments", "Problem", "Cluster", "Options"],
+    "train": [
+        *("Arguments", "Problem", "Kernel", "Stopping", "As in the papers", "Cluster", "Options"),
+    ],
     "cv": ["Arguments", "Folds", "Cluster", "Options"],
     "search": ["Arguments", "Search", "Folds", "Cluster", "Options"],
     "easy": ["Arguments", "Problem", "Search", "Options"],
