@@ -38,18 +38,6 @@ OF_CLASSES = ("ovr", "crammer-singer")
 RULES = OF_PAIRS + OF_CLASSES
 
 
-def label_array(classes: Any) -> NDArray[Any]:  # noqa: ANN401 (a list of any labels)
-    """Labels of a model as an array, words as objects.
-
-    NumPy makes floats of whole numbers around 2**63.
-    """
-    if isinstance(classes[0], str):
-        return np.asarray(classes, object)
-    whole = all(isinstance(label, int) for label in classes)
-    unsigned = whole and min(classes) >= 0 and 2**63 <= max(classes) < 2**64
-    return np.asarray(classes, np.uint64 if unsigned else None)
-
-
 def n_functions(rule: str, n_classes: int) -> int:
     """How many functions a rule looks at."""
     if rule not in RULES:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.request import url2pathname
 
 import typer
 
@@ -175,8 +174,11 @@ def check_apart(
 
 def _plain(text: str | Path) -> str:
     """Return the path of a local file that was given as a URL; other texts as they are."""
-    text = str(text)
-    return url2pathname(text[len(_FILE_URL) :]) if text.startswith(_FILE_URL) else text
+    if not str(text).startswith(_FILE_URL):
+        return str(text)
+    from urllib.request import url2pathname  # imported here, as few give URLs and it is large
+
+    return url2pathname(str(text)[len(_FILE_URL) :])
 
 
 def _is_in(path: str, other: str) -> bool:

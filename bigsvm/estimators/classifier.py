@@ -15,10 +15,11 @@ from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.estimators.probabilities import OF_CLASSES, ClassProbabilities
 from bigsvm.estimators.training_rows import ScoresRows
+from bigsvm.models.expansion import label_array
 from bigsvm.parameters.declaration import check_value
 from bigsvm.parameters.names import ClassCalibration
 from bigsvm.parameters.training import again
-from bigsvm.votes import OF_PAIRS, label_array, libsvm_coefficients, support_classes
+from bigsvm.votes import OF_PAIRS, libsvm_coefficients, support_classes
 
 if TYPE_CHECKING:
     import dask.array as da

@@ -14,10 +14,10 @@ from bigsvm.estimators.classifier import class_weights_of
 from bigsvm.estimators.probabilities import OF_CLASSES, ClassProbabilities
 from bigsvm.estimators.training_rows import ScoresRows
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
+from bigsvm.models.expansion import label_array
 from bigsvm.parameters.groups import CrammerSingerParameters
 from bigsvm.parameters.names import ClassCalibration
 from bigsvm.parameters.training import again
-from bigsvm.votes import label_array
 
 if TYPE_CHECKING:
     import dask.array as da

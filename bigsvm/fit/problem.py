@@ -11,9 +11,9 @@ from bigsvm.duals.box_problem import BOX_PROBLEMS
 from bigsvm.duals.formulations import SquaredHingeSVC
 from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.kernels import LARGEST
+from bigsvm.models.expansion import label_array
 from bigsvm.parameters.formulations import traits_of
 from bigsvm.training import events
-from bigsvm.votes import label_array
 from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:

@@ -50,6 +50,18 @@ if TYPE_CHECKING:
 _SHOWN_CLASSES = 6
 
 
+def label_array(classes: Any) -> NDArray[Any]:  # noqa: ANN401 (a list of any labels)
+    """Labels of a model as an array, words as objects.
+
+    NumPy makes floats of whole numbers around 2**63.
+    """
+    if isinstance(classes[0], str):
+        return np.asarray(classes, object)
+    whole = all(isinstance(label, int) for label in classes)
+    unsigned = whole and min(classes) >= 0 and 2**63 <= max(classes) < 2**64
+    return np.asarray(classes, np.uint64 if unsigned else None)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KernelExpansion:
     """A trained decision function.

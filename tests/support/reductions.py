@@ -9,10 +9,10 @@ from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.problem import Given
 from bigsvm.fit.train import train_by
 from bigsvm.models import KernelExpansion
+from bigsvm.models.expansion import label_array
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import Certificate, StopReason
-from bigsvm.votes import label_array
 
 
 class Trained(NamedTuple):
