@@ -114,10 +114,7 @@ def command(
             elif scaler is not None and source_store.first_index is not None:
                 more = source_store.rows.n_columns - scaler.n_columns
                 if more > 0:
-                    display.warn(
-                        f"{store} has columns after the {scaler.n_columns} of {like}; they are set "
-                        "to 0"
-                    )
+                    display.warn(f"{store} has columns past those of {like}; they become 0")
                     other = _Scaled(scaler.widened(more), source_store.first_index)
             made = scale_store(
                 source_store,

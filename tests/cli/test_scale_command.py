@@ -74,7 +74,7 @@ class TestScale:
         assert (other.attributes.first_index, other.rows.n_columns) == (0, 3)
         (tmp_path / "wide.libsvm").write_text("1 3:2\n-1 0:2\n")
         told = run_here("scale", tmp_path / "wide.libsvm", tmp_path / "wide", *arguments).stderr
-        assert "wide.libsvm has columns after the 3 of " in told
+        assert "wide.libsvm has columns past those of " in told
         found = open_store(tmp_path / "wide")
         rows = found.rows.as_dask().compute()[np.argsort(found.labels())]
         np.testing.assert_array_equal(rows, [[1, -1, -1, 0], [-1, -1, -1, 0]])
