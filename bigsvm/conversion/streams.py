@@ -35,94 +35,77 @@ DECOMPRESSION_BYTES = 128 << 20
 _LARGEST_WINDOW = 1 << 31
 """Largest window of zstd in bytes on 64-bit machines; its library refuses a larger limit."""
 
+_ZSTD_PIECE = 1 << 9
+"""Bytes that are decompressed together: four can stand for a block of 128 KiB, all for 16 MiB."""
+_BUFFER_BYTES = 1 << 20
+_WAIT_SECONDS = 0.25
+
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
-class _ZstdStream(io.RawIOBase):
-    """Decompressed bytes of a zstd file: all of its frames, and an error where it is cut off.
+class _Pieces(io.RawIOBase):
+    """The bytes that an iterator yields, piece by piece."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        target = memoryview(buffer).cast("B")
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        n = min(len(target), len(self._rest))
+        target[:n], self._rest = self._rest[:n], self._rest[n:]
+        return n
+
+
+def _zstd_pieces(raw: IO[bytes], memory_bytes: int) -> Iterator[bytes]:
+    """Decompress a zstd file: all of its frames, and an error where it is cut off.
 
     `zstandard`'s own reader ends at the first frame unless told otherwise, and takes a truncated
     file for a short one.
     """
-
-    # Four bytes can stand for a block of 128 KiB: a piece becomes 16 MiB at most.
-    _PIECE = 1 << 9
-    _READ = 1 << 17
-
-    def __init__(self, raw: IO[bytes], *, memory_bytes: int = DECOMPRESSION_BYTES) -> None:
-        self._raw = raw
-        self._most = min(memory_bytes, _LARGEST_WINDOW)
-        self._frame: zstandard.ZstdDecompressionObj | None = None
-        self._compressed = memoryview(b"")
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer) -> int:
-        target = memoryview(buffer).cast("B")
-        while not self._ready:
-            self._compressed = self._compressed or memoryview(self._raw.read(self._READ))
-            if not self._compressed:
-                if self._frame is not None:
-                    raise EOFError("the last zstd frame is incomplete")
-                return 0
-            if self._frame is None:
-                with_limit = zstandard.ZstdDecompressor(max_window_size=self._most)
-                self._frame = with_limit.decompressobj()
-            piece = self._compressed[: self._PIECE]
-            self._ready = memoryview(self._frame.decompress(piece))
-            taken = len(piece) - len(self._frame.unused_data)
-            self._compressed = self._compressed[taken:]
-            if self._frame.eof:
-                self._frame = None
-        n = min(len(target), len(self._ready))
-        target[:n] = self._ready[:n]
-        self._ready = self._ready[n:]
-        return n
+    frame: zstandard.ZstdDecompressionObj | None = None
+    while stored := memoryview(raw.read(1 << 17)):
+        while stored:
+            if frame is None:
+                most = min(memory_bytes, _LARGEST_WINDOW)
+                frame = zstandard.ZstdDecompressor(max_window_size=most).decompressobj()
+            piece = stored[:_ZSTD_PIECE]
+            yield frame.decompress(piece)
+            stored = stored[len(piece) - len(frame.unused_data) :]
+            if frame.eof:
+                frame = None
+    if frame is not None:
+        raise EOFError("the last zstd frame is incomplete")
 
 
-class _XzStream(io.RawIOBase):
-    """Decompressed bytes of an xz or lzma file: all of its streams, within a limit of memory.
+def _xz_pieces(raw: IO[bytes], memory_bytes: int) -> Iterator[bytes]:
+    """Decompress an xz or lzma file: all of its streams, within a limit of memory.
 
     `lzma.LZMAFile` has no limit: a file of a few bytes can ask for a dictionary of 4 GiB.
     """
-
-    _READ = 1 << 16
-
-    def __init__(self, raw: IO[bytes], *, memory_bytes: int) -> None:
-        self._raw = raw
-        self._most = memory_bytes
-        self._stream: lzma.LZMADecompressor | None = None
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer) -> int:
-        target = memoryview(buffer).cast("B")
-        while len(target):
-            if self._stream is None:
-                # The format allows padding with zeros between and after streams.
-                self._rest = self._rest.lstrip(b"\0")
-                while not self._rest:
-                    piece = self._raw.read(self._READ)
-                    if not piece:
-                        return 0
-                    self._rest = piece.lstrip(b"\0")
-                self._stream = lzma.LZMADecompressor(memlimit=self._most)
-            if self._stream.needs_input and not self._rest:
-                self._rest = self._raw.read(self._READ)
-                if not self._rest:
+    rest = b""
+    while True:
+        # The format allows padding with zeros between and after streams.
+        while not (rest := rest.lstrip(b"\0")):
+            rest = raw.read(1 << 16)
+            if not rest:
+                return
+        stream = lzma.LZMADecompressor(memlimit=memory_bytes)
+        while not stream.eof:
+            if stream.needs_input and not rest:
+                rest = raw.read(1 << 16)
+                if not rest:
                     raise EOFError("the last xz stream is incomplete")
-            piece = self._stream.decompress(self._rest, len(target))
-            self._rest = b""
-            if self._stream.eof:
-                self._rest, self._stream = self._stream.unused_data, None
-            if piece:
-                target[: len(piece)] = piece
-                return len(piece)
-        return 0
+            yield stream.decompress(rest, _BUFFER_BYTES)
+            rest = b""
+        rest = stream.unused_data
 
 
 class _Continued(io.RawIOBase):
@@ -144,57 +127,33 @@ class _Continued(io.RawIOBase):
         return len(piece)
 
 
-class _Remote(io.RawIOBase):
-    """A file that fsspec opened, whose errors are all OSError.
-
-    File systems of fsspec have errors of their own, as of the libraries below them.
-    """
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer) -> int:
-        target = memoryview(buffer).cast("B")
+def _remote_pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """Read a file that fsspec opened, whose file systems have errors of their own, as OSError."""
+    while True:
         try:
-            piece = self._file.read(len(target))
+            piece = file.read(_BUFFER_BYTES)
         except OSError:
             raise
         except Exception as error:
             raise OSError(str(error) or type(error).__name__) from error
-        target[: len(piece)] = piece
-        return len(piece)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
+        if not piece:
+            return
+        yield piece
 
 
-class _Awaited(io.RawIOBase):
-    """A file descriptor, read when there is something to read; it stays open.
+def _awaited_pieces(fd: int) -> Iterator[bytes]:
+    """Read a file descriptor when there is something to read; it stays open.
 
     A signal that comes just before a read starts to wait is handled only after the read, which may
     never end if the file is a pipe. Therefore each wait ends after a short time.
     """
-
-    _SECONDS = 0.25
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer) -> int:
-        while not select.select([self._fd], [], [], self._SECONDS)[0]:
+    while True:
+        while not select.select([fd], [], [], _WAIT_SECONDS)[0]:
             pass
-        target = memoryview(buffer).cast("B")
-        piece = os.read(self._fd, len(target))
-        target[: len(piece)] = piece
-        return len(piece)
+        piece = os.read(fd, _BUFFER_BYTES)
+        if not piece:
+            return
+        yield piece
 
 
 def _standard_input() -> IO[bytes]:
@@ -202,7 +161,11 @@ def _standard_input() -> IO[bytes]:
         fd = sys.stdin.fileno()
     except (OSError, ValueError):  # something else has taken its place
         return sys.stdin.buffer
-    return io.BufferedReader(_Awaited(fd), 1 << 20)
+    return _buffered(_awaited_pieces(fd))
+
+
+def _buffered(pieces: Iterator[bytes]) -> IO[bytes]:
+    return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)
 
 
 class ByteStream:
@@ -262,9 +225,9 @@ def _decompress(kind: str | None, raw: IO[bytes], memory_bytes: int) -> IO[bytes
         case "bzip2":
             return bz2.BZ2File(raw, "rb")
         case "xz" | "lzma":
-            return io.BufferedReader(_XzStream(raw, memory_bytes=memory_bytes), 1 << 20)
+            return _buffered(_xz_pieces(raw, memory_bytes))
         case "zstd":
-            return io.BufferedReader(_ZstdStream(raw, memory_bytes=memory_bytes), 1 << 20)
+            return _buffered(_zstd_pieces(raw, memory_bytes))
     return raw
 
 
@@ -276,7 +239,7 @@ def _text_of(name: str, raw: IO[bytes], memory_bytes: int, expected: str) -> IO[
         text = _decompress(kind, io.BufferedReader(_Continued(head, raw), 1 << 16), memory_bytes)
         if kind is not None:
             head = _head_of(text)
-            text = io.BufferedReader(_Continued(head, text), 1 << 20)
+            text = io.BufferedReader(_Continued(head, text), _BUFFER_BYTES)
     except _DAMAGE as error:
         raise _damaged(name, error, memory_bytes) from error
     if kind is not None and (inner := compression(head)) is not None:
@@ -374,5 +337,5 @@ def open_source(
         return
     size = source_size(text)
     with open_bytes(text) as file:
-        raw: Any = _Remote(file) if "://" in text else file
+        raw: Any = _Pieces(_remote_pieces(file)) if "://" in text else file
         yield ByteStream(text, raw=raw, memory_bytes=memory_bytes, size=size, kind=kind)
