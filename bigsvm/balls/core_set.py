@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 from bigsvm.core import sampled_steps as steps
 from bigsvm.core import smo
-from bigsvm.data.rows import rows_at
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram import Partners
+from bigsvm.gram.partners import rows_at
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I4, I8

@@ -195,19 +195,14 @@ def _column(frame: Any, name: str, path: str) -> Any:
     if not hasattr(column, "keys"):
         return _values(column)
     parts = {part: _values(column[part]) for part in column}
-    if "categories" in parts:
-        codes = parts["codes"]
-        values, missing = parts["categories"], codes < 0
-        if missing.any():
-            row = int(np.flatnonzero(missing)[0])
-            raise DataError(f"{path}: column {name!r} of obs has no value in row {row} (from 0)")
-        return values[codes]
-    if "values" in parts:  # nullable numbers
-        if parts["mask"].any():
-            row = int(np.flatnonzero(parts["mask"])[0])
-            raise DataError(f"{path}: column {name!r} of obs has no value in row {row} (from 0)")
-        return parts["values"]
-    raise DataError(f"{path}: column {name!r} of obs is neither an array nor of categories")
+    has_codes = "categories" in parts
+    if not (has_codes or "values" in parts):  # nullable numbers are values
+        raise DataError(f"{path}: column {name!r} of obs is neither an array nor of categories")
+    missing = parts["codes"] < 0 if has_codes else parts["mask"]
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise DataError(f"{path}: column {name!r} of obs has no value in row {row} (from 0)")
+    return parts["categories"][parts["codes"]] if has_codes else parts["values"]
 
 
 def _values(array: Any) -> Any:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.conversion.label_words import ClassNames, Words
-from bigsvm.conversion.writing import check_class_names
 from bigsvm.data.in_memory import in_memory
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+_WORDS_AT_ONCE = 1 << 16
+"""Labels that are words of one length at the same time: each takes the room of the longest."""
 
 
 def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:
@@ -31,27 +34,19 @@ def label_numbers(y: Any, n_rows: int) -> tuple[NDArray[np.float64], tuple[str, 
     Integers that float64 does not hold are refused, and so are too many different words.
     """
     array = _vector(y, n_rows, "y")
-    return _places_of_words(array) if are_words(array) else (label_values(array), None)
+    if not are_words(array):
+        return label_values(array), None
+    labels = Labels("y")
+    starts = range(0, n_rows, _WORDS_AT_ONCE)
+    numbers = np.concatenate([labels.numbers(array[i : i + _WORDS_AT_ONCE], i) for i in starts])
+    names, places = labels.class_names()
+    return numbers if places is None else places[numbers.astype(np.intp)], names
 
 
 def are_words(array: NDArray[Any]) -> bool:
     """Whether labels are words, by the first of them."""
     is_object = array.dtype == object and len(array) > 0
     return array.dtype.kind in "UT" or bool(is_object and isinstance(array[0], str))
-
-
-def _places_of_words(array: NDArray[Any]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    if array.dtype == object:
-        for row, word in enumerate(array):
-            if not isinstance(word, str):
-                raise DataError(
-                    f"y has {word!r} in row {row} (from 0), and words elsewhere; give all labels "
-                    "as words, or remove the row"
-                )
-    distinct, places = np.unique(array, return_inverse=True)
-    names = tuple(map(str, distinct))
-    check_class_names(names, "y")
-    return places.astype(np.float64), names
 
 
 def label_values(array: NDArray[Any], name: str = "y", first_row: int = 0) -> NDArray[np.float64]:
@@ -127,18 +122,22 @@ class Labels:
         self._are_words = words
         if not words:
             return label_values(array, self._name, first_row)
-        missing = np.flatnonzero([not isinstance(word, str) for word in array.tolist()])
+        given = array.tolist()
+        missing = np.flatnonzero([not isinstance(word, str) for word in given])
         if len(missing):
             row = int(missing[0])
             raise DataError(
                 f"{self._name} has {array[row]!r} in row {first_row + row} (from 0), and words "
                 "elsewhere; give all labels as words, or remove the row"
             )
-        distinct, places = np.unique(array.astype(str), return_inverse=True)
-        return self._words.numbers(
-            Words([word.encode() for word in distinct.tolist()], places.astype(np.int32)),
-            self._name,
-        )
+        distinct, places = np.unique(np.array(given, str), return_inverse=True)
+        try:
+            encoded = [word.encode() for word in distinct.tolist()]
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{self._name} has the label {error.object!r}, which is no valid text"
+            ) from None
+        return self._words.numbers(Words(encoded, places.astype(np.int32)), self._name)
 
     def class_names(self) -> tuple[tuple[str, ...] | None, NDArray[np.float64] | None]:
         """All words in order, and the place of each number among them; None without words."""

@@ -12,8 +12,8 @@ from bigsvm.data.scaler import choose_scaler
 from bigsvm.data.schema import DENSE
 from bigsvm.data.store import Store, open_place, open_store
 from bigsvm.data.store_writer import RowBatch, StoreWriter
-from bigsvm.data.views import ScaledRows
 from bigsvm.data.workspace import workspace_at
+from bigsvm.data.wrappers import ScaledRows
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

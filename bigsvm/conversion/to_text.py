@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import parse_bytes
-from bigsvm.data.rows import stack_rows
 from bigsvm.errors import MemoryBudgetError
 
 if TYPE_CHECKING:
@@ -101,21 +100,7 @@ def lines_of_store(
     first_index = 1 if store.first_index is None else store.first_index
     for start in range(0, n_rows, at_once):
         numbers = order[start : start + at_once]
-        rows = _rows_at(store, numbers, left // COPIES)
-        yield from text_lines(labels[numbers], rows, first_index)
+        ascending = np.argsort(numbers)
+        rows: Any = store.rows.rows_with(numbers[ascending], left // COPIES)
+        yield from text_lines(labels[numbers], rows[np.argsort(ascending)], first_index)
         on_progress(start + len(numbers))
-
-
-def _rows_at(store: Store, numbers: NDArray[np.int64], block_bytes: int) -> Any:
-    """Read rows in any order, in one pass over the blocks that have them."""
-    ascending = np.argsort(numbers)
-    pieces: list[Any] = []
-    for block, held in store.rows.blocks_with(numbers[ascending], block_bytes):
-        pieces.append(block.values[held - block.start])
-        del block
-    rows: Any = stack_rows(
-        pieces, store.rows.n_columns, store.rows.dtype, sparse=store.rows.is_sparse
-    )
-    back = np.empty(len(numbers), np.int64)
-    back[ascending] = np.arange(len(numbers))
-    return rows[back]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from bigsvm.budget import parse_bytes
-from bigsvm.data.schema import CSR, DENSE, MOST_CLASS_NAMES, MOST_COLUMNS
+from bigsvm.data.schema import CSR, DENSE, MOST_COLUMNS
 from bigsvm.data.statistics import DENSE_BYTES
 from bigsvm.data.store_writer import StoreWriter
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
@@ -115,20 +115,6 @@ def write_spool(
         feature_names=feature_names,
         class_names=class_names,
     )
-
-
-def check_class_names(names: Collection[str], what: str) -> None:
-    """Refuse more words as labels than a store can have, or words that UTF-8 cannot write."""
-    if len(names) > MOST_CLASS_NAMES:
-        raise DataError(
-            f"{what} has {len(names)} different words, but a store {MOST_CLASS_NAMES} classes at "
-            "most; give each row its class, not its name"
-        )
-    for name in names:
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{what} has the label {name!r}, which is no valid text") from None
 
 
 def check_columns(n_columns: int, layout: str, budget: int) -> None:

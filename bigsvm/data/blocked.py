@@ -19,7 +19,7 @@ from bigsvm.data.rows import (
     refuse_masked,
     stack_rows,
 )
-from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
+from bigsvm.data.statistics import statistics_of
 from bigsvm.interruption import check_interrupt, checked_between
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
+    from bigsvm.data.statistics import Statistics
 
 SIZED_BLOCKS = 4
 """Sparse blocks read to estimate the bytes of a row: reading all would cost a pass."""
@@ -57,7 +58,7 @@ class BlockedRows(RowSource):
         is_sparse: bool,
         bytes_per_row: float | None = None,
     ) -> None:
-        self.n_rows, self.n_columns = int(edges[-1]), n_columns
+        self.n_rows, self.n_columns, self.n_features = int(edges[-1]), n_columns, n_columns
         check_shape(self.n_rows, self.n_columns)
         self.dtype = dtype
         self.is_sparse = is_sparse
@@ -65,7 +66,7 @@ class BlockedRows(RowSource):
         self._edges = edges
         self._last: tuple[int, Any] | None = None
         self._bytes_read = 0
-        self._survey_result: tuple[Statistics, str] | None = None
+        self._hash = ""  # known with the statistics
         # Blocks are read whole, so a reader needs room for the largest one.
         self.row_alignment = int(np.diff(edges).max())
         if not is_sparse:
@@ -85,8 +86,7 @@ class BlockedRows(RowSource):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; reads the blocks that hold them."""
-        if not 0 <= start <= stop <= self.n_rows:
-            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        self._check_span(start, stop)
         first = int(np.searchsorted(self._edges, start, side="right")) - 1
         end = int(np.searchsorted(self._edges, stop))
         numbers = [i for i in range(first, end) if self._edges[i] < self._edges[i + 1]]
@@ -102,8 +102,7 @@ class BlockedRows(RowSource):
     def read_whole(self) -> Rows:
         """All rows; their statistics and their hash are found on the way."""
         blocks = self._loaded(list(range(len(self._edges) - 1)))
-        if self._survey_result is None:
-            self._survey_result = self._survey_of(blocks)
+        self._survey(blocks)
         rows: Rows = stack_rows(blocks, self.n_columns, self.dtype, sparse=self.is_sparse)
         return rows
 
@@ -118,25 +117,17 @@ class BlockedRows(RowSource):
         rows_taken: Rows = in_order[back]
         return rows_taken
 
-    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur; None if all columns are kept."""
-        return (
-            self._survey()[0].columns
-            if may_be_listed(self.n_columns, sparse=self.is_sparse)
-            else None
-        )
-
-    def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column; one pass computes this, the variance and the hash."""
-        return self._survey()[0].mean
-
-    def total_variance(self) -> float:
-        """Variance of all entries of X."""
-        return self._survey()[0].total_variance()
-
     def fingerprint(self) -> str:
         """Hash of the values; it does not depend on the blocks."""
-        return self._survey()[1]
+        self._survey()
+        return self._hash
+
+    def _dask_blocks(self, block_bytes: int) -> tuple[tuple[int, ...], None]:
+        return tuple(np.diff(self._edges).tolist()), None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For tasks of Dask, which do not need the block.
+        return {**vars(self), "_last": None}
 
     def _rows_of_blocks(self, chosen: list[tuple[int, NDArray[np.int64]]]) -> Iterator[Rows]:
         """Yield rows of some blocks, each given by its number and the places of the rows in it."""
@@ -173,21 +164,19 @@ class BlockedRows(RowSource):
         for i in numbers:
             yield size_of_csr(self._block(i))
 
-    def _survey(self) -> tuple[Statistics, str]:
-        if self._survey_result is None:
-            self._survey_result = self._survey_of(map(self._block, range(len(self._edges) - 1)))
-        return self._survey_result
-
-    def _survey_of(self, blocks: Iterable[Any]) -> tuple[Statistics, str]:
-        """Survey all blocks, in their order."""
-        digest = Digest()
-        statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-        starts = self._edges[:-1].tolist()
-        for start, block in checked_between(zip(starts, blocks, strict=True)):
-            check_finite(block, start)
-            statistics.add(block)
-            digest.add(block)
-        return statistics.result(), self._hash_of_parts(digest.parts())
+    def _survey(self, blocks: Iterable[Any] | None = None) -> Statistics:
+        """Take the statistics and the hash of all blocks, which are given or read."""
+        if self._statistics is None:
+            starts, digest = self._edges[:-1].tolist(), Digest()
+            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
+            blocks = map(self._block, range(len(starts))) if blocks is None else blocks
+            for start, block in checked_between(zip(starts, blocks, strict=True)):
+                check_finite(block, start)
+                statistics.add(block)
+                digest.add(block)
+            self._statistics = statistics.result()
+            self._hash = self._hash_of_parts(digest.parts())
+        return self._statistics
 
 
 def converted(block: Any, dtype: np.dtype[Any], *, sparse: bool) -> Any:

@@ -1,24 +1,43 @@
-"""Containers of rows from other libraries: detection, and how they are read."""
+"""Containers of other libraries: the table of those that are read or computed in blocks."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from bigsvm.budget import HELD_SHARE, READER_CHUNKS, show_bytes
-from bigsvm.data.frames import FrameTable, frame_names, is_dask_frame, is_frame, names_of
-from bigsvm.data.in_memory import is_copied_in_blocks
+from bigsvm.data.dask_rows import DaskRows
+from bigsvm.data.frames import (
+    FrameTable,
+    frame_names,
+    frame_type,
+    frame_values,
+    is_dask_frame,
+    is_frame,
+    is_pandas,
+    names_of,
+    sparse_columns,
+)
+from bigsvm.data.in_memory import (
+    ArrayRows,
+    check_copy,
+    copied_bytes,
+    is_copied_in_blocks,
+    refuse_without_rows,
+)
 from bigsvm.data.rows import is_instance, is_sparse
-from bigsvm.data.schema import KEY
-from bigsvm.data.tables import ArrayTable, CsrTable, SparseTable
-from bigsvm.data.zarr_chunks import check_array
+from bigsvm.data.tables import ArrayTable, CsrTable, TableRows
+from bigsvm.data.zarr_chunks import arrays_below, check_array
 from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
-    import dask.array as da
-    import zarr
+    from collections.abc import Callable
 
+    import dask.array as da
+
+    from bigsvm.data.row_source import RowSource
     from bigsvm.data.tables import Table
 
 LARGEST_SLICE = 32 << 20
@@ -33,19 +52,31 @@ BLOCKS_OF_A_PASS = 7
 """Blocks counted for a single pass: two exist at once, each with its source and its copies."""
 
 
-def is_dask_array(X: object) -> TypeGuard[da.Array]:
-    """Whether `X` is a Dask array; False if Dask has not been imported."""
-    return is_instance(X, "dask.array", "Array")
+class Reading(NamedTuple):
+    """How a container is to be read; see `bigsvm.data.sources.as_row_source`."""
+
+    memory: int | None = None
+    once: bool = False
+    allow_missing: bool = False
+    client: Any = None
 
 
-def is_zarr_array(X: object) -> TypeGuard[zarr.Array[Any]]:
-    """Whether `X` is a Zarr array; False if zarr has not been imported."""
-    return is_instance(X, "zarr", "Array")
+class Container(NamedTuple):
+    """Containers of a class, `name` of a module, and what opens them.
+
+    `open` refuses what has no rows that can be read in blocks, and names the remedy. `is_lazy`
+    tells whether predictions for them are lazy Dask arrays.
+    """
+
+    module: str
+    name: str
+    open: Callable[[Any, Reading], RowSource]
+    is_lazy: bool = False
 
 
-def is_anndata(X: object) -> TypeGuard[Any]:
-    """Whether `X` is an AnnData."""
-    return is_instance(X, "anndata", "AnnData")
+def container_of(X: object) -> Container | None:
+    """Line of the table for `X`; None for what is in memory, and for what is no container."""
+    return next((line for line in CONTAINERS if is_instance(X, line.module, line.name)), None)
 
 
 def is_lazy_table(X: object) -> bool:
@@ -62,44 +93,109 @@ def is_named(X: object) -> bool:
     return isinstance(X, str | os.PathLike) or callable(X) or is_lazy_table(X)
 
 
-def is_lazy(X: object) -> bool:
-    """Whether predictions for `X` are a lazy Dask array."""
-    return is_dask_array(X) or is_zarr_array(X) or is_dask_frame(X)
+def rows_of_container(X: Any, how: Reading) -> RowSource:
+    """Rows of a container of another library, or of one in memory."""
+    line = container_of(X)
+    if line is not None:
+        return line.open(X, how)
+    if how.memory is not None and is_copied_in_blocks(X, how.memory):
+        if is_sparse(X):
+            table: Table = CsrTable(X.data[: X.nnz], X.indices[: X.nnz], X.indptr, X.shape, "X")
+        else:
+            table = FrameTable(X) if is_frame(X) else ArrayTable(X)
+        return _rows_of_table(table, how)
+    refuse_without_rows(X)
+    check_copy(X, how.memory)
+    copied, names, array = copied_bytes(X), frame_names(X), X
+    if is_frame(X) and copied:
+        is_csr = is_pandas(X) and sparse_columns(X)
+        array = X.sparse.to_coo().tocsr() if is_csr else FrameTable(X).rows(0, X.shape[0])
+    source = ArrayRows(array)
+    source.feature_names, source.copied_bytes = names, copied
+    return source
 
 
-def is_stored_or_lazy(X: object) -> bool:
-    """Whether the rows of `X`, which is no store and no array, are read or computed in blocks."""
-    return (
-        is_lazy(X)
-        or is_anndata(X)
-        or is_instance(X, "h5py", "Dataset", "Group")
-        or is_instance(X, "zarr", "Group")
-        or is_instance(X, "anndata.abc", "CSRDataset", "CSCDataset")
+def _open_anndata(X: Any, how: Reading) -> RowSource:
+    """Rows of the matrix of an AnnData, unless it could only be read as a whole."""
+    if X.isbacked and X.is_view:
+        raise DataError(
+            "X is a view of a backed AnnData, which anndata reads as a whole; give "
+            "X.to_memory(), or write the view to a file of its own"
+        )
+    if X.X is None:
+        raise DataError("X is an AnnData without a matrix X; give one of its layers")
+    source = rows_of_container(X.X, how)
+    source.feature_names = names_of(map(str, X.var_names))
+    return source
+
+
+def _open_dask(X: Any, how: Reading) -> RowSource:
+    """Rows of a Dask array or data frame, whose blocks must fit in the memory."""
+    source = DaskRows(dask_array(X, allow_missing=how.allow_missing), client=how.client)
+    source.feature_names = frame_names(X)
+    size = source.row_alignment * source.bytes_per_row
+    all_bytes = source.n_rows * source.bytes_per_row
+    if how.memory is not None and not _fits(size, all_bytes, how.memory, once=how.once):
+        raise _large_blocks(X, source.row_alignment, size, how.memory)
+    return source
+
+
+def dask_array(X: Any, *, memory: int | None = None, allow_missing: bool = False) -> da.Array:
+    """Give the rows of a Dask array or data frame as an array with one chunk along the columns.
+
+    A block and its copies may take `memory`, if the size of blocks is known. `allow_missing` takes
+    an array whose graph reads Zarr arrays that lack chunks.
+    """
+    array = X
+    if is_dask_frame(X):
+        dtype = frame_type(X._meta)
+        meta = np.empty((0, len(X.columns)), dtype)
+        array = X.map_partitions(frame_values, dtype, meta=meta)
+    elif X.ndim != 2:
+        raise DataError(f"X has {X.ndim} dimensions; it must have two: rows and columns")
+    else:
+        if isinstance(X._meta, np.ma.MaskedArray):
+            raise DataError(
+                "X is an array of Dask with a mask, and values under it are no data; give "
+                "dask.array.ma.filled(X, 0), or another number in their place"
+            )
+        for below in arrays_below(X):
+            check_array(below, allow_missing=allow_missing)
+    if array.numblocks[1] > 1:
+        array = array.rechunk({1: -1})
+    rows = max(array.chunks[0], default=0)
+    size = rows * array.shape[1] * array.dtype.itemsize
+    # Unknown sizes are NaN.
+    if memory is not None and not is_sparse(array._meta) and 2 * size > memory:
+        raise _large_blocks(X, rows, size, memory)
+    return array
+
+
+def _large_blocks(X: Any, rows: int, size: float, memory: int) -> MemoryBudgetError:
+    way = "make it in chunks of fewer rows and all columns where it is read"
+    if is_dask_frame(X):
+        way = "repartition it, as with X.repartition(partition_size='16MB')"
+    return MemoryBudgetError(
+        f"X has blocks of up to {rows} rows ({show_bytes(size)}), too many for memory={memory}; "
+        f"{way}"
     )
 
 
-def open_table(X: Any, *, memory: int | None, allow_missing: bool) -> Table | None:
-    """Table of a container on disk, or of one in memory that must not be copied; else None."""
-    if is_zarr_array(X):
-        check_array(X, allow_missing=allow_missing)
-        return ArrayTable(X, X.chunks)
-    if is_instance(X, "h5py", "Dataset"):
-        _check_open(X)
-        return ArrayTable(X, X.chunks)
-    if is_instance(X, "anndata.abc", "CSCDataset"):
-        raise DataError(
-            "X is a CSCDataset, which is stored by columns; write it as CSR, as with "
-            "anndata.io.write_elem(group, 'X', X.to_memory().tocsr())"
-        )
-    if is_instance(X, "anndata.abc", "CSRDataset"):
-        return _open_group(X.group, allow_missing=allow_missing)
-    if is_instance(X, "zarr", "Group") or is_instance(X, "h5py", "Group"):
-        return _open_group(X, allow_missing=allow_missing)
-    if memory is None or not is_copied_in_blocks(X, memory):
-        return None
-    if is_frame(X):
-        return FrameTable(X)
-    return SparseTable(X) if is_sparse(X) else ArrayTable(X)
+def _open_zarr(X: Any, how: Reading) -> RowSource:
+    check_array(X, allow_missing=how.allow_missing)
+    return _rows_of_table(ArrayTable(X, X.chunks), how)
+
+
+def _open_hdf5(X: Any, how: Reading) -> RowSource:
+    _check_open(X)
+    return _rows_of_table(ArrayTable(X, X.chunks), how)
+
+
+def _refuse_csc(X: Any, how: Reading) -> RowSource:
+    raise DataError(
+        "X is a CSCDataset, which is stored by columns; write it as CSR, as with "
+        "anndata.io.write_elem(group, 'X', X.to_memory().tocsr())"
+    )
 
 
 def _check_open(X: Any) -> None:
@@ -107,8 +203,8 @@ def _check_open(X: Any) -> None:
         raise DataError("X is in an HDF5 file that was closed; open it, and keep it open")
 
 
-def _open_group(group: Any, *, allow_missing: bool) -> Table:
-    """Table of a group that is CSR in anndata's encoding."""
+def _open_group(group: Any, how: Reading) -> RowSource:
+    """Rows of a group that is CSR in anndata's encoding."""
     is_zarr = is_instance(group, "zarr", "Group")
     if not is_zarr:
         _check_open(group)
@@ -134,44 +230,30 @@ def _open_group(group: Any, *, allow_missing: bool) -> Table:
         raise DataError("X is a group of CSR, whose parts are groups, not arrays; write it again")
     if is_zarr:
         for name, array in (("data", data), ("indices", indices), ("indptr", indptr)):
-            check_array(array, f"X[{name!r}]", allow_missing=allow_missing)
-    return CsrTable(data, indices, indptr, (n_rows, n_columns), "X")
+            check_array(array, f"X[{name!r}]", allow_missing=how.allow_missing)
+    return _rows_of_table(CsrTable(data, indices, indptr, (n_rows, n_columns), "X"), how)
 
 
-def path_of_store(X: Any) -> Path | None:
-    """Path of a bigsvm store that was opened as a Zarr group; None for anything else.
-
-    A store that is not on a local disk is refused.
-    """
-    if not is_instance(X, "zarr", "Group") or KEY not in X.attrs:
-        return None
-    group: Any = X
-    root = getattr(group.store, "root", None)
-    if not isinstance(root, Path):
-        raise DataError(
-            f"X is a bigsvm store in a {type(group.store).__name__}; copy it to a local folder, "
-            "and give the path of that"
-        )
-    return root / str(group.path)
+CONTAINERS = (
+    Container("dask.array", "Array", _open_dask, is_lazy=True),
+    Container("dask.dataframe", "DataFrame", _open_dask, is_lazy=True),
+    Container("zarr", "Array", _open_zarr, is_lazy=True),
+    Container("zarr", "Group", _open_group),
+    Container("h5py", "Dataset", _open_hdf5),
+    Container("h5py", "Group", _open_group),
+    Container("anndata.abc", "CSRDataset", lambda X, how: _open_group(X.group, how)),
+    Container("anndata.abc", "CSCDataset", _refuse_csc),
+    Container("anndata", "AnnData", _open_anndata),
+)
+"""A new kind of container is a line here."""
 
 
-def matrix_of_anndata(X: Any) -> tuple[Any, tuple[str, ...] | None]:
-    """Matrix of an AnnData and the names of its columns.
-
-    A matrix that could only be read as a whole is refused.
-    """
-    if X.isbacked and X.is_view:
-        raise DataError(
-            "X is a view of a backed AnnData, which anndata reads as a whole; give "
-            "X.to_memory(), or write the view to a file of its own"
-        )
-    matrix = X.X
-    if matrix is None:
-        raise DataError("X is an AnnData without a matrix X; give one of its layers")
-    return matrix, names_of(map(str, X.var_names))
+def _rows_of_table(table: Table, how: Reading) -> RowSource:
+    """Rows of a table, read in slices that fit in the memory."""
+    return TableRows(table, _rows_of_slice(table, how.memory, once=how.once))
 
 
-def rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
+def _rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
     """Count the rows of a table that are read together: whole chunks, if these fit.
 
     `memory` is what the run may take. `once` says that rows are read in a single pass, for which
@@ -183,7 +265,7 @@ def rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
     if memory is None or rows >= together:
         return min(max(1, rows // together) * together, table.n_rows)
     slice_bytes = together * table.bytes_per_row
-    if fits(slice_bytes, table.n_rows * table.bytes_per_row, memory):
+    if _fits(slice_bytes, table.n_rows * table.bytes_per_row, memory):
         return together
     chunks = f"X is stored in chunks of {table.chunk_shape}"
     needed = _CHUNKS * table.chunk_bytes
@@ -201,7 +283,7 @@ def rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
     )
 
 
-def fits(block_bytes: float, all_bytes: float, memory: int, *, once: bool = False) -> bool:
+def _fits(block_bytes: float, all_bytes: float, memory: int, *, once: bool = False) -> bool:
     """Whether blocks of rows fit in a run, all held in memory or read as `plan_training` counts.
 
     With `once` a single pass reads them, which holds fewer blocks in memory.
@@ -211,8 +293,3 @@ def fits(block_bytes: float, all_bytes: float, memory: int, *, once: bool = Fals
     if once:
         counted = min(counted, BLOCKS_OF_A_PASS * block_bytes)
     return all_bytes <= HELD_SHARE * memory or counted <= memory
-
-
-def names_of_columns(X: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a container; None if it has none."""
-    return matrix_of_anndata(X)[1] if is_anndata(X) else frame_names(X)

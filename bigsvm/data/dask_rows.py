@@ -15,8 +15,7 @@ from bigsvm.data.blocked import (
     converted,
     size_of_csr,
 )
-from bigsvm.data.remote_blocks import RemoteBlocks
-from bigsvm.data.row_source import DASK_BLOCK_BYTES
+from bigsvm.data.row_source import DASK_BLOCK_BYTES, RemoteBlocks
 from bigsvm.data.rows import Digest, bytes_of, check_finite, check_shape, float_type, is_sparse
 from bigsvm.data.statistics import ColumnStatistics, Moments, Statistics, may_be_listed, moments_of
 from bigsvm.errors import ClusterError, DataError
@@ -76,10 +75,6 @@ class DaskRows(BlockedRows):
     def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Return the array itself, with one chunk along the columns."""
         return self._blocks.astype(self.dtype)
-
-    def fingerprint(self) -> str:
-        """Hash of the values; it depends on the blocks where workers compute their hashes."""
-        return super().fingerprint()
 
     def remote_blocks(self) -> RemoteBlocks | None:
         """Blocks as results of Dask, if there is a client."""
@@ -211,10 +206,11 @@ class DaskRows(BlockedRows):
             return super()._sizes_of_blocks(numbers)
         return self._on_workers(_size_of_block, ((i, ()) for i in numbers))
 
-    def _survey(self) -> tuple[Statistics, str]:
+    def _survey(self, blocks: Iterable[Any] | None = None) -> Statistics:
+        # The hash depends on the blocks where workers compute it.
         if self._client is None or may_be_listed(self.n_columns, sparse=self.is_sparse):
-            return super()._survey()
-        if self._survey_result is None:
+            return super()._survey(blocks)
+        if self._statistics is None:
             statistics = ColumnStatistics(self.n_columns)
             hashes: list[str] = []
             calls = ((i, ()) for i in range(len(self._keys)))
@@ -222,8 +218,9 @@ class DaskRows(BlockedRows):
                 for part in moments:
                     statistics.merge(part)
                 hashes += parts
-            self._survey_result = statistics.result(), self._hash_of_parts(hashes)
-        return self._survey_result
+            self._statistics = statistics.result()
+            self._hash = self._hash_of_parts(hashes)
+        return self._statistics
 
 
 @dataclass(frozen=True)

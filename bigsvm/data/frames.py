@@ -56,7 +56,7 @@ def names_of(columns: Iterable[Any]) -> tuple[str, ...] | None:
 def frame_names(X: Any) -> tuple[str, ...] | None:
     """Names of the columns of a frame; None if they are not text or `X` is not a frame."""
     if is_arrow(X):
-        return names_of(X.column_names if hasattr(X, "column_names") else X.schema.names)
+        return names_of(X.schema.names)
     if is_frame(X) or is_dask_frame(X):
         return names_of(X.columns)
     return None
@@ -124,9 +124,9 @@ def _holds_numbers(kind: Any) -> bool:
 def _reader(X: Any) -> tuple[list[tuple[Any, Any]], Callable[[Any, int, int, Any], Any]]:
     """Name and type of each column, None for a non-numeric one, and a function that slices."""
     if is_polars(X):
-        return [(n, _polars_type(t)) for n, t in X.schema.items()], _polars_slice
+        return [(n, _type_named(t)) for n, t in X.schema.items()], _polars_slice
     if is_arrow(X):
-        return [(f.name, _arrow_type(f.type)) for f in X.schema], _arrow_slice
+        return [(f.name, _type_named(f.type)) for f in X.schema], _arrow_slice
     return [(n, _pandas_type(t)) for n, t in X.dtypes.items()], _pandas_slice
 
 
@@ -172,14 +172,14 @@ def _pandas_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
         raise
 
 
-def _polars_type(kind: Any) -> Any:
+def _type_named(kind: Any) -> Any:
+    """NumPy's type for a type of Polars or Arrow, by its name; the type itself if it has none."""
     name = str(kind).lower()
-    if name == "boolean":
-        return np.dtype(bool)
-    if not kind.is_numeric():
-        return kind
+    name = _NAMES.get(name, name)
     # NumPy has no type for decimals and 128-bit integers.
-    return np.dtype(name) if name in _NUMBERS else np.dtype(np.float64)
+    if name.startswith("decimal") or name.endswith("int128"):
+        return np.dtype(np.float64)
+    return np.dtype(name) if name in _NUMBERS else kind
 
 
 def _polars_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
@@ -190,15 +190,6 @@ def _polars_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
         .cast(polars.Float32 if dtype == np.float32 else polars.Float64)
         .to_numpy()
     )
-
-
-def _arrow_type(kind: Any) -> Any:
-    name = {"bool": "bool", "halffloat": "float16", "float": "float32", "double": "float64"}.get(
-        str(kind), str(kind)
-    )
-    if name.startswith("decimal"):
-        return np.dtype(np.float64)
-    return np.dtype(name) if name in _NUMBERS else kind
 
 
 def _arrow_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
@@ -214,6 +205,7 @@ def _arrow_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
     return out
 
 
+_NAMES = {"boolean": "bool", "halffloat": "float16", "float": "float32", "double": "float64"}
 _NUMBERS = frozenset(
     ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
     + [f"float{bits}" for bits in (16, 32, 64)]

@@ -7,7 +7,7 @@ weights beside them.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,12 +16,11 @@ from bigsvm.data.dask_rows import client_of
 from bigsvm.data.frames import (
     check_numbers,
     frame_type,
-    is_arrow,
     is_frame,
     is_pandas,
     sparse_columns,
 )
-from bigsvm.data.row_source import DASK_BLOCK_BYTES, DerivedRows, RowSource
+from bigsvm.data.row_source import RowSource
 from bigsvm.data.rows import (
     Digest,
     RowsAt,
@@ -34,15 +33,13 @@ from bigsvm.data.rows import (
     make_csr,
     refuse_masked,
 )
-from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
+from bigsvm.data.statistics import Statistics, statistics_of
 from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.interruption import check_interrupt, checked_between
 
 if TYPE_CHECKING:
-    import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.data.remote_blocks import RemoteBlocks
     from bigsvm.data.rows import Rows
 
 _PASS_BYTES = 4 << 20
@@ -57,6 +54,9 @@ class ArrayRows(RowSource):
     map is fine.
     """
 
+    scaler = None
+    bytes_read = 0
+
     def __init__(self, X: Any) -> None:
         self._rows: Any
         if is_sparse(X):
@@ -70,6 +70,7 @@ class ArrayRows(RowSource):
                 )
             self._rows = np.ascontiguousarray(array, dtype=float_type(array.dtype))
         self.n_rows, self.n_columns = map(int, self._rows.shape)
+        self.n_features = self.n_columns
         check_shape(self.n_rows, self.n_columns)
         self.dtype = self._rows.dtype
         self.is_sparse = is_sparse(self._rows)
@@ -81,18 +82,11 @@ class ArrayRows(RowSource):
             if self.is_sparse
             else self.n_columns * item
         )
-        self._statistics: Statistics | None = None
         self._fingerprint: str | None = None
-
-    @property
-    def bytes_read(self) -> int:
-        """Always 0: all rows are in memory."""
-        return 0
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``, whose values are a view."""
-        if not 0 <= start <= stop <= self.n_rows:
-            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        self._check_span(start, stop)
         if start == 0 and stop == self.n_rows:
             rows: Rows = self._rows
         elif self.is_sparse:  # scipy copies what it slices
@@ -117,20 +111,6 @@ class ArrayRows(RowSource):
         check_interrupt()
         return RowsAt(self._rows, indices)
 
-    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur; None if all columns are kept."""
-        return (
-            self._survey().columns if may_be_listed(self.n_columns, sparse=self.is_sparse) else None
-        )
-
-    def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column."""
-        return self._survey().mean
-
-    def total_variance(self) -> float:
-        """Variance of all entries of X."""
-        return self._survey().total_variance()
-
     def fingerprint(self) -> str:
         """Hash of the bytes."""
         if self._fingerprint is None:
@@ -139,19 +119,6 @@ class ArrayRows(RowSource):
                 digest.add(self.read(start, min(start + self._step(), self.n_rows)))
             self._fingerprint = self._hash_of_parts(digest.parts())
         return self._fingerprint
-
-    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Rows as a Dask array."""
-        # 13 MB that training does without.
-        import dask.array as da
-
-        rows = min(self.rows_per_block(2 * block_bytes), self.n_rows)
-        return da.from_array(
-            self._rows,
-            chunks=(rows, self.n_columns),
-            name=f"bigsvm-array-{self.fingerprint()}-{rows}",
-            asarray=False,
-        )
 
     def _step(self) -> int:
         return self.rows_per_block(2 * _PASS_BYTES)
@@ -167,68 +134,41 @@ class ArrayRows(RowSource):
         return self._statistics
 
 
-class HeldRows(DerivedRows):
-    """All rows of a source, read once and kept in memory."""
-
-    def __init__(self, source: RowSource, rows: Rows) -> None:
-        super().__init__(source)
-        self._rows = ArrayRows(rows)
-        self.row_alignment = 1
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``; a view, if they are dense."""
-        return self._rows.read(start, stop)
-
-    def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices`."""
-        return self._rows.take(indices)
-
-    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
-        """Rows at `indices`, where they are."""
-        return self._rows.lend(indices)
-
-    def portable(self) -> RowSource | None:
-        """Return the source that these rows were read from, if another process can read it."""
-        return self._source.portable()
-
-    def remote_blocks(self) -> RemoteBlocks | None:
-        """Blocks of the source on workers."""
-        return self._source.remote_blocks()
-
-    def sample_indices(
-        self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
-        """Choose the same random rows as the source that is not held in memory."""
-        return self._source.sample_indices(count, seed=seed, candidates=candidates)
-
-
-def hold(source: RowSource, memory: int) -> RowSource:
-    """Keep the rows of a source that costs reading, where they take a small share of `memory`."""
-    size = source.n_rows * source.bytes_per_row
-    if source.row_alignment <= 1 or size > HELD_SHARE * memory:
-        return source
-    return HeldRows(source, source.read_whole())
-
-
 # -- containers in memory, and values beside them ----------------------------------------------
 
 
-def types_for(X: Any) -> list[type[np.floating[Any]]]:
-    """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
-    dtype = getattr(X, "dtype", None)
-    if dtype is None and is_frame(X):
-        dtype = frame_type(X)
-    is_small = isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32)
-    return [np.float32, np.float64] if is_small else [np.float64, np.float32]
+class OneArray(NamedTuple):
+    """How a container in memory becomes one array.
+
+    `types` are those that its values are kept in; others become the first: float32 if it holds
+    them. `copied_bytes` are those of a copy, 0 if it is used as it is.
+    """
+
+    types: list[type[np.floating[Any]]]
+    copied_bytes: int
 
 
-def check_in_memory(X: Any, memory: int) -> None:
-    """Refuse X that is not numeric or is masked, or that would be copied beyond the budget."""
+def as_one_array(X: Any, memory: int) -> OneArray | None:
+    """Say how X becomes one array; None if its copy is too large and it is read in blocks.
+
+    X that is not numeric or is masked is refused, and so is one whose copy is too large but which
+    cannot be read in blocks.
+    """
+    copied = copied_bytes(X)
+    if copied > HELD_SHARE * memory and can_be_sliced(X):
+        return None
     refuse_masked(X, "X")
     if not isinstance(X, np.ndarray):
         refuse_without_rows(X)
         check_numbers(X)
     check_copy(X, memory)
+    dtype = getattr(X, "dtype", None)
+    if dtype is None and is_frame(X):
+        dtype = frame_type(X)
+    types: list[type[np.floating[Any]]] = [np.float64, np.float32]
+    if isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32):
+        types.reverse()
+    return OneArray(types, copied)
 
 
 def refuse_without_rows(X: Any) -> None:
@@ -271,7 +211,7 @@ def copied_bytes(X: Any) -> int:
     if is_pandas(X):
         return _copied_of_pandas(X)
     if is_frame(X):
-        return int(X.num_rows * X.num_columns * 8 if is_arrow(X) else X.height * X.width * 8)
+        return int(X.shape[0] * X.shape[1] * 8)
     if isinstance(X, list | tuple) and X and hasattr(X[0], "__len__"):
         return 8 * len(X) * len(X[0])
     return 0
@@ -310,6 +250,11 @@ def _copied_of_pandas(X: Any) -> int:
         if np.shares_memory(some, again) and some.flags.c_contiguous:
             return 0
     return n_rows * n_columns * 8
+
+
+def labels_in_memory(y: Any, sample_weight: Any, client: Any = None) -> tuple[Any, Any]:
+    """Labels and weights as arrays of NumPy; see `in_memory`."""
+    return in_memory(y, "y", client), in_memory(sample_weight, "sample_weight", client)
 
 
 def in_memory(values: Any, name: str, client: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""NumberedRows: the rows of a kernel matrix, each with its own number in front.
+"""The rows of a kernel matrix, each with its own number in front.
 
 With it a kernel value of two rows is looked up in the first of them, in the column that the second
 one's number names. It is the form of LIBSVM's text for ``-t 4``: ``0:number 1:K(i, 1) 2:K(i, 2)``…
@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-import xxhash
 
-from bigsvm.data.row_source import DerivedRows
+from bigsvm.data.wrappers import NumberedRows
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.row_source import RowSource
-    from bigsvm.data.rows import Rows
 
 CHECKED_ROWS = 256
 """Random rows whose kernel values with one another are checked for symmetry."""
@@ -27,50 +25,6 @@ SYMMETRY = 1e-3
 """Largest share of the largest value by which K_ij and K_ji may differ: half precision and more."""
 NUMBERS_AT_ONCE = 32 << 20
 """Bytes of rows that are read together for their numbers."""
-
-
-class NumberedRows(DerivedRows):
-    """Rows of a matrix of kernel values with all training rows, numbered from 1 in column 0.
-
-    They are read in blocks even where they are in memory: to number them all would copy them. The
-    source is dense, (m, n). `numbers`, (m,), says which of the n columns each row belongs to; None
-    is for rows that none belongs to.
-    """
-
-    def __init__(self, source: RowSource, numbers: NDArray[np.int64] | None) -> None:
-        super().__init__(source)
-        self._numbers = np.zeros(source.n_rows, np.int64) if numbers is None else numbers
-        self.n_columns = source.n_columns + 1
-        self.row_alignment = max(2, source.row_alignment)
-        self.bytes_per_row = source.bytes_per_row + self.dtype.itemsize
-        self.first_index, self.feature_names = 0, None
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns, that of the numbers among them."""
-        return self.n_columns
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``."""
-        return self._numbered(self._source.read(start, stop), self._numbers[start:stop])
-
-    def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices`."""
-        return self._numbered(self._source.take(indices), self._numbers[indices])
-
-    def _numbered(self, rows: Any, numbers: NDArray[np.int64]) -> Rows:
-        out: NDArray[Any] = np.empty((len(rows), self.n_columns), self.dtype)
-        out[:, 0], out[:, 1:] = numbers, rows
-        return out
-
-    def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column, that of the numbers in front."""
-        return np.concatenate([[self._numbers.mean()], self._source.column_means()])
-
-    def fingerprint(self) -> str:
-        """Hash of the source's and of the numbers."""
-        numbers = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(self._numbers).data)
-        return xxhash.xxh3_128_hexdigest(f"{self._source.fingerprint()} {numbers}".encode())
 
 
 def training_matrix(source: RowSource) -> RowSource:

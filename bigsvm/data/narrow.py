@@ -1,4 +1,4 @@
-"""NarrowRows: sparse rows of very many columns, renumbered by the columns that occur.
+"""Sparse rows of very many columns, renumbered by the columns that occur: how they are numbered.
 
 Memory per column, such as scratch memory of products and weights of a linear function, then grows
 with the columns that occur, not with all columns.
@@ -12,17 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.core import wide
-from bigsvm.data.in_memory import HeldRows
-from bigsvm.data.row_source import DerivedRows
 from bigsvm.data.rows import make_csr
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from bigsvm.data.remote_blocks import RemoteBlocks
-    from bigsvm.data.row_source import RowSource
-    from bigsvm.data.rows import Rows
 
 
 class Numbering:
@@ -76,64 +70,3 @@ class Numbering:
         return sp.csr_array(
             (rows.data, indices, rows.indptr), shape=(rows.shape[0], self._n_columns)
         )
-
-
-class NarrowRows(DerivedRows):
-    """Sparse rows with new numbers for their columns.
-
-    `copied_bytes` counts the copied column numbers that are kept.
-    """
-
-    def __init__(self, source: RowSource, numbering: Numbering, *, copied_bytes: int = 0) -> None:
-        super().__init__(source)
-        self._numbering, self._copied_bytes = numbering, copied_bytes
-        self.n_columns = numbering.n_columns
-        # 1 would say that these rows are in memory, but only their source may be.
-        self.row_alignment = max(2, source.row_alignment)
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of the numbering, and of column numbers that were copied."""
-        of_source = self._source.kept_bytes + self._source.copied_bytes
-        return of_source + self._numbering.nbytes + self._copied_bytes
-
-    def occurring_columns(self) -> None:
-        """Return None: all columns are kept."""
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``."""
-        return self._numbering.apply(self._source.read(start, stop))
-
-    def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices`."""
-        return self._numbering.apply(self._source.take(indices))
-
-    def portable(self) -> RowSource | None:
-        """Return renumbered rows of the source, if another process can read it."""
-        source = self._source.portable()
-        return None if source is None else NarrowRows(source, self._numbering)
-
-    def remote_blocks(self) -> RemoteBlocks | None:
-        """Renumbered rows of the source's blocks on workers."""
-        blocks = self._source.remote_blocks()
-        return None if blocks is None else blocks.followed_by(self._numbering.apply)
-
-    def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
-        return self._source._end_of_block(start, stop, max_bytes)
-
-
-def narrowed(source: RowSource) -> tuple[RowSource, Numbering | None]:
-    """Rows to train on: `source` itself, or its rows renumbered by the columns that occur.
-
-    Rows in memory are renumbered once, which copies their column numbers but not their values. The
-    numbering is None if the columns were not renumbered.
-    """
-    columns = source.occurring_columns()
-    if columns is None:
-        return source, None
-    numbering = Numbering(columns, source.n_columns)
-    if source.row_alignment > 1:
-        return NarrowRows(source, numbering), numbering
-    rows = numbering.apply(source.read(0, source.n_rows))
-    narrow = NarrowRows(source, numbering, copied_bytes=rows.indices.nbytes)
-    return HeldRows(narrow, rows), numbering

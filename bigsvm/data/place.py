@@ -71,9 +71,19 @@ class Place(ABC):
         or cannot be reached.
         """
 
-    @abstractmethod
     def read_each(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """Read several files as `read` does, at once if they are far; None for those missing."""
+
+        def read(name: str) -> bytes | None:
+            try:
+                return self.read(name, limit)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+        if not (self.is_far and names):
+            return [read(name) for name in names]
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
+            return together(threads, [partial(read, name) for name in names])
 
     @abstractmethod
     def tail(self, name: str, size: int) -> bytes:
@@ -124,17 +134,6 @@ class Folder(Place):
             size = os.fstat(file.fileno()).st_size
             _check_size(self / name, size, limit)
             return file.read(size)
-
-    def read_each(self, names: Sequence[str], limit: int) -> list[bytes | None]:
-        """Read several files; None for those that do not exist."""
-
-        def read(name: str) -> bytes | None:
-            try:
-                return self.read(name, limit)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-
-        return [read(name) for name in names]
 
     def tail(self, name: str, size: int) -> bytes:
         """Read the last `size` bytes of a file."""
@@ -216,20 +215,6 @@ class Prefix(Place):
         data = self.part(name, 0, limit + 1)
         _check_size(self / name, len(data), limit)
         return data
-
-    def read_each(self, names: Sequence[str], limit: int) -> list[bytes | None]:
-        """Read several objects at once; None for those that do not exist."""
-
-        def read(name: str) -> bytes | None:
-            try:
-                return self.read(name, limit)
-            except FileNotFoundError:
-                return None
-
-        if not names:
-            return []
-        with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
-            return together(threads, [partial(read, name) for name in names])
 
     def tail(self, name: str, size: int) -> bytes:
         """Read the last `size` bytes of an object."""

@@ -9,29 +9,36 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 import xxhash
 
-from bigsvm.data.rows import RowBlock, rows_at
-from bigsvm.interruption import GivingUp, in_this_context
+from bigsvm.data.rows import RowBlock, RowsAt, stack_rows
+from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
+from bigsvm.interruption import GivingUp, check_interrupt, checked_between, in_this_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import dask.array as da
     from dask.delayed import Delayed
     from numpy.typing import NDArray
 
-    from bigsvm.data.remote_blocks import RemoteBlocks
-    from bigsvm.data.rows import Rows, RowsAt
+    from bigsvm.arrays import I8
+    from bigsvm.data.rows import Rows
     from bigsvm.data.scaler import Scaler
+
+    Convert = Callable[[Any, int, int], Rows]
 
 PREDICTION_BLOCKS = 64 << 20
 """Bytes of rows in memory while predicting."""
 DASK_BLOCK_BYTES = 32 << 20
 """Large enough that reading a block takes far longer than Dask's overhead for a task."""
+_PASS_BYTES = 16 << 20
+"""Bytes of blocks in the pass for statistics, of sources that have none and are not in memory."""
 
 
 class RowSource(ABC):
@@ -51,6 +58,10 @@ class RowSource(ABC):
         Index that column 0 had in LIBSVM text, 0 or 1; None where the rows are of other origin.
     feature_names : tuple of str or None
         Names of the columns; None if they have none.
+    n_features : int
+        Number of columns: `n_columns`, and those that never occur and were left out.
+    kept_bytes : int
+        Bytes that the source keeps in memory besides the rows.
     copied_bytes : int
         Bytes of rows in memory that the caller does not hold.
     share_drawn : float
@@ -66,30 +77,24 @@ class RowSource(ABC):
     row_alignment: int
     first_index: int | None = None
     feature_names: tuple[str, ...] | None = None
+    n_features: int
+    kept_bytes: int = 0
     copied_bytes: int = 0
     share_drawn: float = 1.0
+    _statistics: Statistics | None = None
 
     @property
     def scaler(self) -> Scaler | None:
         """Scaler that was applied to the rows; None if there was none, or it is not known."""
         return None
 
-    @property
-    def n_features(self) -> int:
-        """Number of columns: `n_columns`, and those that never occur and were left out."""
-        return self.n_columns
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes that the source keeps in memory besides the rows."""
-        return 0
-
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
         """Columns that occur, (m,) ascending, if the source has very many columns.
 
         None if every column is kept; see `bigsvm.data.statistics.is_listed`.
         """
-        return None
+        is_listed = may_be_listed(self.n_columns, sparse=self.is_sparse)
+        return self._survey().columns if is_listed else None
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Rows:
@@ -134,7 +139,8 @@ class RowSource(ABC):
 
     def lend(self, indices: NDArray[np.int64]) -> RowsAt:
         """Rows at `indices`, where they are if they are in memory; else taken there."""
-        return rows_at(self.take(indices))
+        rows = self.take(indices)
+        return RowsAt(rows, np.arange(rows.shape[0]))
 
     def portable(self) -> RowSource | None:
         """Return the same rows for another process, pickled in few bytes; None where they are here.
@@ -147,16 +153,25 @@ class RowSource(ABC):
         """Blocks of the rows on workers of a cluster; None where the rows are elsewhere."""
         return None
 
-    @abstractmethod
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, (n_columns,) float64; zeros of sparse rows count.
 
         If `occurring_columns` is not None, the mean of those, (m,).
         """
+        return self._survey().mean
 
-    @abstractmethod
     def total_variance(self) -> float:
         """Variance of all entries of X together, population form, as scikit-learn's ``X.var()``."""
+        return self._survey().total_variance()
+
+    def _survey(self) -> Statistics:
+        """Take the statistics of all rows, in a pass over them the first time."""
+        if self._statistics is None:
+            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
+            for block in checked_between(self.blocks(_PASS_BYTES)):
+                statistics.add(block.values)
+            self._statistics = statistics.result()
+        return self._statistics
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -171,12 +186,31 @@ class RowSource(ABC):
         """Return the number that each row had in its input, (n_rows,) int64, from 0."""
         return np.arange(self.n_rows)
 
-    @abstractmethod
     def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Give the rows as a lazy Dask array, explicit chunks along rows, one along columns.
 
-        `block_bytes` sets the size of a block if the source has no blocks of its own.
+        Each block is one read. `block_bytes` sets the size of a block if the source has no blocks
+        of its own.
         """
+        # 13 MB that training does without.
+        import dask.array as da
+
+        sizes, name = self._dask_blocks(block_bytes)
+        meta: Any = np.empty((0, self.n_columns), self.dtype)
+        return da.map_blocks(
+            _read_block,
+            self,
+            chunks=(sizes, (self.n_columns,)),
+            dtype=self.dtype,
+            meta=sp.csr_array(meta) if self.is_sparse else meta,
+            name=name,
+        )
+
+    def _dask_blocks(self, block_bytes: int) -> tuple[tuple[int, ...], str | None]:
+        """Rows of each block of `as_dask`, and its name by content, which takes no pass."""
+        step = min(self.rows_per_block(2 * block_bytes), self.n_rows)
+        sizes = np.diff([*range(0, self.n_rows, step), self.n_rows])
+        return tuple(sizes.tolist()), f"bigsvm-{self.fingerprint()}-{step}"
 
     @property
     @abstractmethod
@@ -235,6 +269,16 @@ class RowSource(ABC):
                 given_up.set()
                 ahead.cancel()
 
+    def rows_with(self, indices: NDArray[np.int64], max_bytes: int) -> Rows:
+        """Rows at ascending `indices`, in one pass over the blocks that hold them."""
+        pieces: list[Any] = []
+        for block, held in self.blocks_with(indices, max_bytes):
+            check_interrupt()
+            pieces.append(block.values[held - block.start])
+            del block
+        rows: Rows = stack_rows(pieces, self.n_columns, self.dtype, sparse=self.is_sparse)
+        return rows
+
     def sample_indices(
         self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
@@ -257,6 +301,11 @@ class RowSource(ABC):
     def spans(self, max_bytes: int) -> list[tuple[int, int]]:
         """First row, and one past the last, of each block that `blocks` yields."""
         return self._spans(max_bytes, 0, None)
+
+    def _check_span(self, start: int, stop: int) -> None:
+        """Refuse rows ``start … stop - 1`` that do not exist."""
+        if not 0 <= start <= stop <= self.n_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
 
     def _spans(self, max_bytes: int, start: int, stop: int | None) -> list[tuple[int, int]]:
         """First row, and one past the last, of each block of ``start … stop - 1``."""
@@ -283,58 +332,38 @@ class RowSource(ABC):
         return max(self.row_alignment, rows // self.row_alignment * self.row_alignment, 1)
 
 
-class DerivedRows(RowSource):
-    """Rows made from those of another source; what a subclass does not define is the source's."""
+def _read_block(source: RowSource, block_info: dict[Any, Any]) -> Rows:
+    """Read one block of `RowSource.as_dask`."""
+    start, stop = block_info[None]["array-location"][0]
+    return source.read(int(start), int(stop))
 
-    def __init__(self, source: RowSource) -> None:
-        self._source = source
-        self.n_rows, self.n_columns = source.n_rows, source.n_columns
-        self.dtype, self.is_sparse = source.dtype, source.is_sparse
-        self.is_shuffled = source.is_shuffled
-        self.bytes_per_row, self.row_alignment = source.bytes_per_row, source.row_alignment
-        self.first_index, self.feature_names = source.first_index, source.feature_names
-        self.share_drawn = source.share_drawn
 
-    @property
-    def scaler(self) -> Scaler | None:
-        """What the rows of the source have been scaled by."""
-        return self._source.scaler
+@dataclass(frozen=True)
+class RemoteBlocks:
+    """Blocks of the rows of a source, and how workers make rows of them.
 
-    @property
-    def n_features(self) -> int:
-        """Number of columns of the data, including those that never occur and were left out."""
-        return self._source.n_features
+    `edges` has the first row of each block, ascending, then the number of rows. `future` gives
+    Dask's future of the block that begins with a row. `convert` takes the block and its first and
+    last row + 1 and gives rows; workers call it. `holders` gives addresses of workers by the first
+    row of the blocks that they have.
+    """
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes that the source keeps in memory besides the rows."""
-        return self._source.kept_bytes
+    edges: I8
+    future: Callable[[int], Any]
+    convert: Convert
+    holders: Callable[[], dict[int, str]]
 
-    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur in the source; None if all columns are kept."""
-        return self._source.occurring_columns()
+    def followed_by(self, change: Callable[[Rows], Rows]) -> RemoteBlocks:
+        """Return blocks whose rows are changed once more, after `convert`."""
+        return replace(self, convert=_Changed(self.convert, change))
 
-    def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column of the source."""
-        return self._source.column_means()
 
-    def total_variance(self) -> float:
-        """Variance of all entries of the source."""
-        return self._source.total_variance()
+@dataclass(frozen=True)
+class _Changed:
+    """Converts a block and changes its rows."""
 
-    def fingerprint(self) -> str:
-        """Hash of the content of the source."""
-        return self._source.fingerprint()
+    convert: Convert
+    change: Callable[[Rows], Rows]
 
-    def original_rows(self) -> NDArray[np.int64]:
-        """Return the number that each row had in its input."""
-        return self._source.original_rows()
-
-    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Rows of the source as a Dask array."""
-        return self._source.as_dask(block_bytes=block_bytes)
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of rows delivered so far from outside this process's memory."""
-        return self._source.bytes_read
+    def __call__(self, block: Any, start: int, stop: int) -> Rows:
+        return self.change(self.convert(block, start, stop))

@@ -14,6 +14,8 @@ from bigsvm.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Indices: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+
 Rows: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sp.csr_array"
 """Some rows as they are stored: (m, d) C-contiguous, or CSR with sorted column indices."""
 
@@ -30,11 +32,6 @@ class RowsAt(NamedTuple):
 
     rows: Rows
     places: NDArray[np.int64]
-
-
-def rows_at(rows: Rows | RowsAt) -> RowsAt:
-    """Name the places of rows, which are all of them where they have none."""
-    return rows if isinstance(rows, RowsAt) else RowsAt(rows, np.arange(rows.shape[0]))
 
 
 def is_sparse(rows: object) -> TypeGuard[Any]:

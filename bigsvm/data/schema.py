@@ -24,8 +24,8 @@ as well as one with a flipped bit. Fill values are those that no array can hold 
 puts in place of a missing chunk never matches.
 
 Hashes do not prove that values are right, as a forger can change the hashes too. So each array has
-a range of values (`ArraySpec`), and `bigsvm.data.consistency` checks that the arrays agree with
-each other when they are read.
+a range of values (`ArraySpec`), and `bigsvm.data.store_rows` checks that the arrays agree with each
+other when they are read.
 
 The last functions make the metadata of groups and arrays, as Zarr version 3 writes them.
 """
@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -231,7 +232,7 @@ def array_specs(
         dtype: np.dtype[Any],
         least: float | None,
         largest: float | None,
-        dimensions: tuple[str, ...],
+        dimensions: tuple[str, ...] = (SAMPLE,),
         target: int | None = None,
     ) -> ArraySpec:
         row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
@@ -242,40 +243,33 @@ def array_specs(
         chunk_rows = max(1, min(1 << (rows - 1).bit_length(), shape[0]))
         return ArraySpec(shape, dtype, chunk_rows, least, largest, dimensions)
 
-    def vector(
-        size: int,
-        dtype: np.dtype[Any],
-        least: float | None,
-        largest: float | None,
-        dimension: str = SAMPLE,
-    ) -> ArraySpec:
-        return spec((size,), dtype, least, largest, (dimension,), VECTOR_CHUNK_BYTES)
-
+    vector = partial(spec, target=VECTOR_CHUNK_BYTES)
+    column = partial(vector, dtype=np.dtype(np.int32), least=0, largest=n_columns - 1)
     specs = {}
     if layout == DENSE:
         specs["X"] = spec((n_rows, n_columns), dtype, -finite, finite, (SAMPLE, FEATURE))
     else:
         specs["X/data"] = spec((n_entries,), dtype, -finite, finite, (ENTRY,))
         specs["X/indices"] = spec((n_entries,), np.dtype(np.int32), 0, n_columns - 1, (ENTRY,))
-        specs["X/indptr"] = vector(n_rows + 1, int64, 0, n_entries, "boundary")
-    specs["y"] = vector(n_rows, float64, -finite64, finite64)
-    specs["row"] = vector(n_rows, int64, 0, n_rows - 1)
+        specs["X/indptr"] = vector((n_rows + 1,), int64, 0, n_entries, ("boundary",))
+    specs["y"] = vector((n_rows,), float64, -finite64, finite64)
+    specs["row"] = vector((n_rows,), int64, 0, n_rows - 1)
     if weights:
-        specs["sample_weight"] = vector(n_rows, float64, 0, finite64)
+        specs["sample_weight"] = vector((n_rows,), float64, 0, finite64)
     size = n_columns if listed_columns is None else listed_columns
     for name in STATISTICS:
-        # Means and variances of very large values overflow; `consistency` checks them instead.
+        # Means and variances of very large values overflow; `store_rows` checks them instead.
         limit = finite64 if name in EXTREMES else None
         least = None if limit is None else -limit
-        specs[f"statistics/{name}"] = vector(size, float64, least, limit, FEATURE)
+        specs[f"statistics/{name}"] = vector((size,), float64, least, limit, (FEATURE,))
     if listed_columns is not None:
-        specs[f"statistics/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1, FEATURE)
+        specs[f"statistics/{COLUMN}"] = column((size,), dimensions=(FEATURE,))
     if scaled:
         size = n_columns if scaler_columns is None else scaler_columns
         for name in SCALER:
-            specs[f"scaler/{name}"] = vector(size, float64, -finite64, finite64, FEATURE)
+            specs[f"scaler/{name}"] = vector((size,), float64, -finite64, finite64, (FEATURE,))
         if scaler_columns is not None:
-            specs[f"scaler/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1, FEATURE)
+            specs[f"scaler/{COLUMN}"] = column((size,), dimensions=(FEATURE,))
     return specs
 
 

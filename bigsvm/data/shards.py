@@ -8,6 +8,7 @@ decoded chunk are. A file that says anything else is refused before memory is ta
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,11 +72,7 @@ class Claims:
         Raises `OSError` if a file cannot be read or is no regular file, and `ValueError` if it does
         not hold its chunks or a chunk does not have the size in the metadata.
         """
-        per_shard = self._spec.chunks_per_shard
-        for shard in range(first // per_shard, -(-stop // per_shard)):
-            name = _name_of(self._spec, shard)
-            low, high = first - shard * per_shard, stop - shard * per_shard
-            spans = [self._span(name, place) for place in range(max(low, 0), min(high, per_shard))]
+        for name, spans in self._spans(first, stop):
             heads = [(offset, min(size, _HEAD_BYTES)) for _, offset, size in spans]
             for head in self._place.parts(name, heads):
                 self._check_head(head)
@@ -85,11 +82,7 @@ class Claims:
 
         Yields the shard of each chunk, the index of that, the offset of the chunk, and its bytes.
         """
-        per_shard = self._spec.chunks_per_shard
-        for shard in range(first // per_shard, -(-stop // per_shard)):
-            name = _name_of(self._spec, shard)
-            low, high = first - shard * per_shard, stop - shard * per_shard
-            spans = [self._span(name, place) for place in range(max(low, 0), min(high, per_shard))]
+        for name, spans in self._spans(first, stop):
             begin = spans[0][1]
             end = begin + sum(size for _, _, size in spans)
             [stored] = self._place.parts(name, [(begin, end - begin)])
@@ -102,6 +95,15 @@ class Claims:
                     raise ValueError("its shard has its chunks in another order")
                 self._check_head(bytes(chunk[:_HEAD_BYTES]))
                 yield name, index.data, offset, chunk
+
+    def _spans(self, first: int, stop: int) -> Iterator[tuple[str, list[tuple[_Index, int, int]]]]:
+        """Yield the name of each shard of chunks ``first … stop - 1``, and the `_span` of each."""
+        per_shard = self._spec.chunks_per_shard
+        for shard in range(first // per_shard, -(-stop // per_shard)):
+            name = _name_of(self._spec, shard)
+            low, high = first - shard * per_shard, stop - shard * per_shard
+            places = range(max(low, 0), min(high, per_shard))
+            yield name, list(map(partial(self._span, name), places))
 
     def _span(self, name: str, place: int) -> tuple[_Index, int, int]:
         """Index of a shard, and offset and size of one of its chunks.

@@ -112,6 +112,13 @@ def statistics_of(
     return ListedStatistics(n_columns, np.dtype(dtype), most_bytes=most_bytes)
 
 
+def statistics_of_rows(rows: Rows) -> Statistics:
+    """Statistics of rows in memory."""
+    taken = statistics_of(rows.shape[1], sparse=is_sparse(rows))
+    taken.add(rows)
+    return taken.result()
+
+
 class Moments(NamedTuple):
     """Moments of the columns of n rows, n > 0; each array is (n_columns,) float64.
 

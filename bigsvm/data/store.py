@@ -6,23 +6,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from bigsvm.data.consistency import (
-    check_class_places,
-    check_label_counts,
-    check_permutation,
-)
 from bigsvm.data.place import Folder, Place
 from bigsvm.data.row_values import OR_LEAVE_OUT, in_order_of, put_in_order, to_input_order
 from bigsvm.data.schema import (
     CSR,
+    REMEDY,
     STATISTICS,
     StoreAttributes,
 )
 from bigsvm.data.statistics import Statistics
-from bigsvm.data.store_arrays import open_arrays
 from bigsvm.data.store_part import StorePart, is_own, refuse_array, row_numbers
-from bigsvm.data.store_rows import StoreRows
-from bigsvm.errors import StoreError
+from bigsvm.data.store_rows import StoreRows, check_permutation, open_arrays
+from bigsvm.errors import DataCorruptionError, StoreError
 
 if TYPE_CHECKING:
     import os
@@ -135,9 +130,9 @@ class Store:
         """Labels as they are stored, (m,) float64: of words their places in `class_names`."""
         numbers = self._read("y", start, stop)
         if self.class_names is not None:
-            check_class_places(numbers, len(self.class_names), str(self))
+            _check_class_places(numbers, len(self.class_names), str(self))
         if len(numbers) == self.attributes.n_rows:
-            check_label_counts(numbers, self.attributes, str(self))
+            _check_label_counts(numbers, self.attributes, str(self))
         return numbers
 
     def sample_weight(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64] | None:
@@ -277,6 +272,32 @@ class Store:
     def _read(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         array = self._arrays[name]
         return array.read(start, array.spec.shape[0] if stop is None else stop)
+
+
+def _check_label_counts(
+    labels: NDArray[np.float64], attributes: StoreAttributes, where: str
+) -> None:
+    """Refuse the labels of all rows, (n_rows,), unless their counts are those in the attributes."""
+    if attributes.label_counts is None:
+        return
+    known = np.array([label for label, _ in attributes.label_counts])
+    counts = np.zeros(len(known) + 1, np.int64)
+    for start in range(0, len(labels), _LABELS_AT_ONCE):
+        some = labels[start : start + _LABELS_AT_ONCE]
+        place = np.searchsorted(known, some)
+        place[known[np.minimum(place, len(known) - 1)] != some] = len(known)
+        counts += np.bincount(place, minlength=len(counts))
+    if counts[:-1].tolist() != [n for _, n in attributes.label_counts]:
+        raise DataCorruptionError(f"{where}: its labels are not those it has counted; {REMEDY}")
+
+
+def _check_class_places(places: NDArray[np.float64], n_names: int, where: str) -> None:
+    """Refuse labels that are not places in a list of `n_names` names."""
+    if not ((places >= 0) & (places < n_names) & (places == np.floor(places))).all():
+        raise DataCorruptionError(
+            f"{where}: array 'y' has a value that is no place in its {n_names} class names; "
+            f"{REMEDY}"
+        )
 
 
 def _reopen(place: Place, fingerprint: str) -> Store:

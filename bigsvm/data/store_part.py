@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import numpy as np
 
 from bigsvm.data.row_values import OR_LEAVE_OUT, RowValues, in_order_of
-from bigsvm.data.statistics import may_be_listed, statistics_of
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import PartRows
 from bigsvm.errors import DataError
-from bigsvm.interruption import checked_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,10 +16,6 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
     from bigsvm.data.schema import StoreAttributes
-    from bigsvm.data.statistics import Statistics
-
-_PASS_BYTES = 16 << 20
-"""Bytes of blocks in the pass for statistics, as for scaled rows."""
 
 
 class _HasLabels(Protocol):
@@ -111,33 +105,6 @@ class StorePart:
             f"{name} is not what the shuffled store has for these rows, and may have the order of "
             f"its input; give store.labels() or store.sample_weight(), or {instead}"
         )
-
-
-class PartRows(ChosenRows):
-    """Chosen rows of a source, with statistics of their own."""
-
-    _statistics: Statistics | None = None
-
-    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur; None if all columns are kept."""
-        listed = may_be_listed(self.n_columns, sparse=self.is_sparse)
-        return self._survey().columns if listed else None
-
-    def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column; a pass over the rows, the first time."""
-        return self._survey().mean
-
-    def total_variance(self) -> float:
-        """Variance of all entries; a pass over the rows, the first time."""
-        return self._survey().total_variance()
-
-    def _survey(self) -> Statistics:
-        if self._statistics is None:
-            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
-            for block in checked_between(self.blocks(_PASS_BYTES)):
-                statistics.add(block.values)
-            self._statistics = statistics.result()
-        return self._statistics
 
 
 def is_own(rows: _HasLabels, values: Any, name: str) -> bool:

@@ -1,39 +1,42 @@
-"""Read the rows of a store."""
+"""Open the arrays of a store, after all that is checked before, and read its rows."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import scipy.sparse as sp
 
 from bigsvm.budget import READER_CHUNKS
 from bigsvm.data.arrays import VerifiedArray, read_together
-from bigsvm.data.consistency import (
-    check_columns_ascend,
-    check_indptr,
-    check_permutation,
-    check_statistics,
-)
-from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.metadata import MAX_ARRAY_JSON, check_array, check_files, read_attributes
+from bigsvm.data.place import Folder
+from bigsvm.data.row_source import RowSource
 from bigsvm.data.rows import make_csr, stack_rows
 from bigsvm.data.scaler import Scaler
-from bigsvm.data.schema import COLUMN, CSR, REMEDY, SCALER
-from bigsvm.data.store_arrays import open_arrays
+from bigsvm.data.schema import COLUMN, CSR, NAME, REMEDY, SCALER, STATISTICS, array_specs
+from bigsvm.data.workspace import put_back
 from bigsvm.declared import ascend_below
-from bigsvm.errors import DataCorruptionError, DataError
+from bigsvm.errors import DataCorruptionError, DataError, StoreError
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import dask.array as da
     from numpy.typing import NDArray
 
     from bigsvm.data.place import Place
     from bigsvm.data.rows import Rows
     from bigsvm.data.schema import StoreAttributes
+
+
+_CHUNKS_AT_ONCE = 2
+"""Chunks of statistics that are read together, 1 MB of each: a read takes Zarr two milliseconds."""
+_ROUNDING = 1e-6
+"""Relative rounding error allowed in statistics; a sum of 1e12 values has about 1e-10."""
+_OVERFLOWS_FROM = 1e150
+"""Sums of squares of values above this may overflow."""
 
 
 class StoreRows(RowSource):
@@ -47,7 +50,7 @@ class StoreRows(RowSource):
         self, place: Place, attributes: StoreAttributes, arrays: dict[str, VerifiedArray]
     ) -> None:
         self.n_rows = attributes.n_rows
-        self.n_columns = attributes.n_columns
+        self.n_columns = self.n_features = attributes.n_columns
         self.dtype = np.dtype(attributes.dtype)
         self.is_sparse = attributes.layout == CSR
         self.is_shuffled = attributes.shuffled
@@ -106,8 +109,7 @@ class StoreRows(RowSource):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; refuses other chunks than were written."""
-        if not 0 <= start <= stop <= self.n_rows:
-            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        self._check_span(start, stop)
         [rows] = self._read_spans([(start, stop)])
         return rows
 
@@ -128,7 +130,7 @@ class StoreRows(RowSource):
             spans, indptrs, entries[::2], entries[1::2], strict=True
         ):
             places = indptr - indptr[0]
-            check_columns_ascend(indices, places, start, str(self._place))
+            _check_columns_ascend(indices, places, start, str(self._place))
             rows.append(make_csr(data, indices, places, self.n_columns))
         return rows
 
@@ -219,7 +221,7 @@ class StoreRows(RowSource):
     def check_statistics(self, whole: Mapping[str, NDArray[np.float64]] | None = None) -> None:
         """Refuse statistics that no rows can have, once; `whole` has those that were read."""
         if not self._statistics_checked:
-            check_statistics(self._arrays, self._attributes, str(self._place), whole=whole)
+            _check_statistics(self._arrays, self._attributes, str(self._place), whole=whole)
             self._statistics_checked = True
 
     def fingerprint(self) -> str:
@@ -232,28 +234,6 @@ class StoreRows(RowSource):
         check_permutation(rows, str(self._place))
         return rows
 
-    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Give the rows as a Dask array; each task is one verified read."""
-        # 13 MB that training does without.
-        import dask.array as da
-
-        rows = min(self.rows_per_block(2 * block_bytes), self.n_rows)
-        chunks = (*(rows for _ in range(self.n_rows // rows)), self.n_rows % rows)
-        sizes = tuple(n for n in chunks if n)
-        meta = (
-            sp.csr_array((0, self.n_columns), dtype=self.dtype)
-            if self.is_sparse
-            else np.empty((0, self.n_columns), self.dtype)
-        )
-        return da.map_blocks(
-            _read_block,
-            self,
-            chunks=(sizes, (self.n_columns,)),
-            dtype=self.dtype,
-            meta=meta,
-            name=f"bigsvm-{self.fingerprint()}-{rows}",
-        )
-
     def _whole(self, name: str) -> NDArray[Any]:
         array = self._arrays[name]
         return array.read(0, array.spec.shape[0])
@@ -263,15 +243,158 @@ class StoreRows(RowSource):
         if self._indptr is None:
             array = self._arrays["X/indptr"]
             indptr = array.read(0, self.n_rows + 1)
-            check_indptr(indptr, self._attributes.n_nonzero, str(self._place))
+            _check_indptr(indptr, self._attributes.n_nonzero, str(self._place))
             self._indptr = indptr
         return self._indptr
 
 
-def _read_block(rows: StoreRows, block_info: dict[Any, Any]) -> Rows:
-    start, stop = block_info[None]["array-location"][0]
-    return rows.read(start, stop)
-
-
 def _reopen_rows(place: Place, fingerprint: str) -> StoreRows:
     return StoreRows(place, *open_arrays(place, fingerprint))
+
+
+def open_arrays(
+    place: Place, fingerprint: str | None = None
+) -> tuple[StoreAttributes, dict[str, VerifiedArray]]:
+    """Read and check the attributes of a store and the metadata of its arrays.
+
+    If a process was killed while it replaced the store, the store gets its name back first. With a
+    fingerprint, that of a store which is opened again, a store with another one is refused.
+    """
+    if isinstance(place, Folder):
+        put_back(place.path)
+    try:
+        attributes = read_attributes(place)
+        if isinstance(place, Folder):
+            check_files(place.path)
+        expected = _expected(attributes)
+        for name in expected:
+            if name not in attributes.manifest:
+                raise DataCorruptionError(f"{place}: the manifest lacks array {name!r}; {REMEDY}")
+        metadata = place.read_each([f"{name}/{NAME}" for name in expected], MAX_ARRAY_JSON)
+    except OSError as error:
+        raise StoreError(f"{place}: cannot be read ({error.strerror or error})") from error
+    if fingerprint not in (None, attributes.fingerprint):
+        raise StoreError(f"{place}: was replaced by a store with other content since it was opened")
+    arrays = {}
+    for (name, spec), data in zip(expected.items(), metadata, strict=True):
+        hashes, where = attributes.manifest[name], f"{place}: array {name!r}"
+        spec = check_array(where, data, spec, len(hashes))
+        arrays[name] = VerifiedArray(place / name, where, spec, hashes)
+    return attributes, arrays
+
+
+def _expected(attributes: StoreAttributes) -> dict[str, Any]:
+    return array_specs(
+        attributes.n_rows,
+        attributes.n_columns,
+        attributes.n_nonzero,
+        dtype=np.dtype(attributes.dtype),
+        layout=attributes.layout,
+        weights=attributes.has_weights,
+        scaled=attributes.scaler is not None,
+        listed_columns=attributes.listed_columns,
+        scaler_columns=attributes.scaler_columns,
+    )
+
+
+# -- checks that arrays and attributes agree with each other ------------------------------------
+#
+# Hashes only prove that the bytes are those of the manifest. A forger can change the manifest too,
+# so these checks run whenever the arrays are read.
+
+
+def _check_indptr(indptr: NDArray[np.int64], n_entries: int, where: str) -> None:
+    """Refuse row pointers, (n_rows + 1,), that do not ascend from 0 to the number of entries."""
+    if indptr[0] != 0 or indptr[-1] != n_entries or (np.diff(indptr) < 0).any():
+        raise DataCorruptionError(
+            f"{where}: array 'X/indptr' does not ascend from 0 to {n_entries}; {REMEDY}"
+        )
+
+
+def _check_columns_ascend(
+    indices: NDArray[np.int32], indptr: NDArray[np.int64], first_row: int, where: str
+) -> None:
+    """Refuse CSR rows whose columns do not ascend: compiled code relies on their order.
+
+    `indptr`, (m + 1,), goes from 0 to nnz. Messages count rows from `first_row` and call the store
+    `where`.
+    """
+    ascends = indices[1:] > indices[:-1]
+    starts = indptr[1:-1]
+    ascends[starts[(starts > 0) & (starts < len(indices))] - 1] = True
+    if not ascends.all():
+        entry = int(np.argmin(ascends))
+        row = first_row + int(np.searchsorted(indptr, entry, side="right")) - 1
+        raise DataCorruptionError(
+            f"{where}: the column indices of row {row} do not ascend; {REMEDY}"
+        )
+
+
+def check_permutation(rows: NDArray[np.int64], where: str) -> None:
+    """Refuse row numbers, (n_rows,), each below n_rows, unless each occurs once."""
+    seen = np.zeros(len(rows), np.bool_)
+    seen[rows] = True
+    if not seen.all():
+        raise DataCorruptionError(
+            f"{where}: array 'row' lacks row {int(np.argmin(seen))}; {REMEDY}"
+        )
+
+
+def _check_statistics(
+    arrays: Mapping[str, VerifiedArray],
+    attributes: StoreAttributes,
+    where: str,
+    *,
+    whole: Mapping[str, NDArray[np.float64]] | None = None,
+) -> None:
+    """Refuse statistics that no rows can have, or that contradict the attributes.
+
+    Each column has ``minimum ≤ mean ≤ maximum`` and ``0 ≤ variance ≤ (maximum - minimum)² / 4``
+    (Popoviciu's inequality). They are read a few chunks at a time, unless `whole` has them.
+    """
+
+    def read(name: str, start: int, stop: int) -> NDArray[np.float64]:
+        if whole is not None:
+            return whole[name][start:stop]
+        return arrays[f"statistics/{name}"].read(start, stop)
+
+    spec = arrays["statistics/mean"].spec
+    # Only listed columns have statistics: the others are 0 in every row.
+    n, step = spec.shape[0], _CHUNKS_AT_ONCE * spec.chunk_rows
+    absent = attributes.n_columns - n if attributes.listed_columns is not None else 0
+    spans = [(start, min(start + step, n)) for start in range(0, n, step)]
+    largest, means, variances = 0.0, 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start, stop in spans:
+            low, high, mean, variance = (read(name, start, stop) for name in STATISTICS)
+            scale = np.maximum(np.abs(low), np.abs(high))
+            slack = _ROUNDING * scale
+            half = high / 2 - low / 2
+            possible = (low - slack <= mean) & (mean <= high + slack)
+            possible &= (variance >= 0) & (variance <= half**2 * (1 + _ROUNDING) + slack**2)
+            wrong = np.flatnonzero(~((low <= high) & (possible | (scale >= _OVERFLOWS_FROM))))
+            if len(wrong):
+                column = start + int(wrong[0])
+                if absent:
+                    [column] = arrays[f"statistics/{COLUMN}"].read(column, column + 1)
+                raise DataCorruptionError(
+                    f"{where}: no column can have the statistics of column {column}; {REMEDY}"
+                )
+            largest = max(largest, float(scale.max()))
+            means, variances = means + float(mean.sum()), variances + float(variance.sum())
+        if largest >= _OVERFLOWS_FROM:
+            return
+        total_mean = means / attributes.n_columns
+        between = absent * total_mean**2
+        for start, stop in spans:
+            between += float(((read("mean", start, stop) - total_mean) ** 2).sum())
+    for name, computed, slack_of_all in (
+        ("mean", total_mean, _ROUNDING * largest),
+        ("variance", (variances + between) / attributes.n_columns, (_ROUNDING * largest) ** 2),
+    ):
+        recorded: float = getattr(attributes, name)
+        if not math.isclose(recorded, computed, rel_tol=_ROUNDING, abs_tol=slack_of_all):
+            raise DataCorruptionError(
+                f"{where}: its {name} is {recorded}, but {computed} by the statistics of its "
+                f"columns; {REMEDY}"
+            )

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.blocked import BlockedRows
-from bigsvm.data.row_source import DASK_BLOCK_BYTES
-from bigsvm.data.rows import as_csr, check_shape, float_type, is_sparse, make_csr
+from bigsvm.data.rows import check_shape, float_type, make_csr
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    import dask.array as da
     from numpy.typing import NDArray
 
 _DECODED_AT_ONCE = 8 << 20
@@ -86,33 +84,10 @@ class ArrayTable(Table):
         return out
 
 
-class SparseTable(Table):
-    """A CSR matrix in memory, of any type of number."""
-
-    is_sparse = True
-
-    def __init__(self, matrix: Any) -> None:
-        self.n_rows, self.n_columns = map(int, matrix.shape)
-        check_shape(self.n_rows, self.n_columns)
-        self.dtype = float_type(matrix.dtype)
-        self._indptr = matrix.indptr
-        self._matrix = matrix
-        self._entry_bytes = self.dtype.itemsize + matrix.indices.itemsize
-        self.bytes_per_row = matrix.nnz / self.n_rows * self._entry_bytes + 8
-
-    def rows(self, start: int, stop: int) -> Any:
-        """Rows ``start … stop - 1``."""
-        return self._matrix[start:stop]
-
-    def edges(self, step: int) -> NDArray[np.int64]:
-        """First rows of blocks, each of about the bytes of `step` average rows."""
-        return edges_of(self._indptr, step, self.bytes_per_row, self._entry_bytes)
-
-
 class CsrTable(Table):
-    """CSR in a group of arrays of h5py or Zarr on disk, in anndata's encoding.
+    """CSR in arrays of NumPy, h5py or Zarr, of any type of number.
 
-    `indptr` is kept in memory, 8 bytes a row; messages call the group `where`. Arrays that do not
+    `indptr` is kept in memory, 8 bytes a row; messages call the matrix `where`. Arrays that do not
     belong together are refused.
     """
 
@@ -146,7 +121,7 @@ class CsrTable(Table):
         self._entry_bytes = self.dtype.itemsize + np.dtype(self._index_type).itemsize
         per_row = n_entries / self.n_rows
         self.bytes_per_row = per_row * self._entry_bytes + 8
-        chunks = [int(a.chunks[0]) if a.chunks else 1 for a in (data, indices)]
+        chunks = [int((getattr(a, "chunks", None) or (1,))[0]) for a in (data, indices)]
         if max(chunks) > 1:
             self.chunk_shape = (max(chunks),)
             self.chunk_bytes = sum(
@@ -169,22 +144,16 @@ class CsrTable(Table):
         return make_csr(data, indices, indptr - first, self.n_columns)
 
     def edges(self, step: int) -> NDArray[np.int64]:
-        """First rows of blocks, each of about the bytes of `step` average rows."""
-        return edges_of(self._indptr, step, self.bytes_per_row, self._entry_bytes)
-
-
-def edges_of(
-    indptr: NDArray[Any], step: int, bytes_per_row: float, entry_bytes: int
-) -> NDArray[np.int64]:
-    """First rows of blocks of CSR rows, none of more than `step` rows or a quarter more bytes."""
-    n_rows, limit = len(indptr) - 1, 1.25 * step * bytes_per_row
-    edges = [0]
-    while edges[-1] < n_rows:
-        start = edges[-1]
-        entries = int((limit - 8 * step) / entry_bytes)
-        end = int(np.searchsorted(indptr, int(indptr[start]) + max(entries, 0), side="right")) - 1
-        edges.append(min(start + step, max(end, start + 1), n_rows))
-    return np.array(edges, np.int64)
+        """First rows of blocks, none of more than `step` rows or a quarter more bytes."""
+        limit = 1.25 * step * self.bytes_per_row
+        entries = max(int((limit - 8 * step) / self._entry_bytes), 0)
+        edges, start = [0], 0
+        while start < self.n_rows:
+            most = int(self._indptr[start]) + entries
+            end = int(np.searchsorted(self._indptr, most, side="right")) - 1
+            start = min(start + step, max(end, start + 1), self.n_rows)
+            edges.append(start)
+        return np.array(edges, np.int64)
 
 
 class TableRows(BlockedRows):
@@ -201,39 +170,13 @@ class TableRows(BlockedRows):
         )
         self.feature_names = table.feature_names
 
-    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Rows as a Dask array, each block of which is one slice of the table."""
-        # Imported here, as rows in memory do not need it.
-        import dask.array as da
-
-        meta: Any = np.empty((0, self.n_columns), self.dtype)
-        return da.map_blocks(
-            _read_slice,
-            self._table,
-            chunks=(tuple(np.diff(self._edges).tolist()), (self.n_columns,)),
-            dtype=self.dtype,
-            meta=as_csr(meta, self.dtype) if self.is_sparse else meta,
-        )
-
     def _load(self, i: int) -> Any:
-        return _rows_of(self._table, int(self._edges[i]), int(self._edges[i + 1]))
-
-
-def _rows_of(table: Table, start: int, stop: int) -> Any:
-    """Rows ``start … stop - 1`` of a table."""
-    try:
-        return table.rows(start, stop)
-    except (DataError, MemoryError):
-        raise
-    except Exception as error:  # each codec of Zarr has errors of its own
-        raise DataError(
-            f"rows {start} to {stop - 1} of X cannot be read ({error}); check its source"
-        ) from error
-
-
-def _read_slice(table: Table, block_info: dict[Any, Any]) -> Any:
-    start, stop = block_info[None]["array-location"][0]
-    rows = _rows_of(table, int(start), int(stop))
-    if table.is_sparse:
-        return as_csr(rows, table.dtype)
-    return np.ascontiguousarray(rows.toarray() if is_sparse(rows) else rows, dtype=table.dtype)
+        start, stop = int(self._edges[i]), int(self._edges[i + 1])
+        try:
+            return self._table.rows(start, stop)
+        except (DataError, MemoryError):
+            raise
+        except Exception as error:  # each codec of Zarr has errors of its own
+            raise DataError(
+                f"rows {start} to {stop - 1} of X cannot be read ({error}); check its source"
+            ) from error

@@ -10,22 +10,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigsvm.budget import parse_bytes
-from bigsvm.data.containers import (
-    is_lazy,
-    is_named,
-    is_stored_or_lazy,
-    is_zarr_array,
-    names_of_columns,
-)
-from bigsvm.data.frames import is_dask_frame
-from bigsvm.data.in_memory import ArrayRows, check_in_memory, is_copied_in_blocks, types_for
+from bigsvm.data.containers import container_of, dask_array, is_named
+from bigsvm.data.frames import frame_names, is_dask_frame
+from bigsvm.data.in_memory import ArrayRows, as_one_array
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, to_input_order
 from bigsvm.data.rows import check_finite
-from bigsvm.data.sources import as_row_source, as_store, dask_array
+from bigsvm.data.sources import as_row_source, as_store
 from bigsvm.data.store import Store
 from bigsvm.data.store_part import StorePart
-from bigsvm.data.views import ChosenRows, in_scale_of
+from bigsvm.data.wrappers import ChosenRows, in_scale_of
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import SharedArguments
 from bigsvm.estimators.lazily import evaluated_beside_frame, evaluated_lazily, in_input_order
@@ -133,23 +127,24 @@ class EvaluatesRows(SharedArguments):
             # Blocks no longer know whether they are scaled.
             values = evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
             return in_input_order(values, rows) if order == "input" else values
-        if not is_array and is_lazy(X):
-            if is_zarr_array(X):
+        container = None if is_array else container_of(X)
+        if container is not None and container.is_lazy:
+            if container.module == "zarr":
                 array = as_row_source(X, memory=memory).as_dask()
             else:
                 array = dask_array(X, memory=memory)
             model = self._model_of(array.shape[1])
-            model.check_columns(array.shape[1], None, names_of_columns(X))
+            model.check_columns(array.shape[1], None, frame_names(X))
             evaluated = evaluated_beside_frame if is_dask_frame(X) else evaluated_lazily
             return evaluated(X if is_dask_frame(X) else array, model, evaluate, of_none)
-        if (not is_array and is_stored_or_lazy(X)) or is_copied_in_blocks(X, memory):
+        held = as_one_array(X, memory) if container is None else None
+        if held is None:
             source = as_row_source(X, memory=memory)
             model = self._model_of(source.n_columns)
             return _evaluate_blocks(model, source, evaluate, threads, memory // 8)
-        check_in_memory(X, memory)
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
-            dtype=types_for(X), reset=False,
+            dtype=held.types, reset=False,
         )  # fmt: skip
         return evaluate(self._model_of(X.shape[1]), ArrayRows(X), threads)
 

@@ -38,8 +38,8 @@ class Regressor(ScoresRows, RegressorMixin, IgnoredArguments, PairStepParameters
         {HELD_OUT}""",
     )
 
-    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
-        X, y = super()._validated(X, y)
+    def _validated(self, X: Any, y: Any, types: list[Any]) -> tuple[Any, Any]:
+        X, y = super()._validated(X, y, types)
         return X, np.asarray(y, np.float64)
 
     @property

@@ -10,15 +10,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from bigsvm.budget import check_labels_fit, parse_bytes
-from bigsvm.data.containers import is_stored_or_lazy
-from bigsvm.data.in_memory import (
-    ArrayRows,
-    check_in_memory,
-    copied_bytes,
-    in_memory,
-    is_copied_in_blocks,
-    types_for,
-)
+from bigsvm.data.containers import container_of
+from bigsvm.data.in_memory import ArrayRows, as_one_array, in_memory, labels_in_memory
 from bigsvm.data.row_values import check_y_order
 from bigsvm.data.sources import as_row_source, as_store
 from bigsvm.errors import DataError
@@ -52,10 +45,12 @@ class TakesTrainingRows(SharedArguments):
         if opened is not None:
             X, y, sample_weight = opened
         store = None if is_array else as_store(X)
-        y = in_memory(y, "y", client) if self._needs_y else None
-        sample_weight = in_memory(sample_weight, "sample_weight", client)
+        y, sample_weight = labels_in_memory(y if self._needs_y else None, sample_weight, client)
         if y_order is not None:
             check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
+        held = None
+        if store is None and opened is None and (is_array or container_of(X) is None):
+            held = as_one_array(X, memory)
         if store is not None:
             source = store.rows
             check_labels_fit(memory, source.n_rows)
@@ -65,20 +60,14 @@ class TakesTrainingRows(SharedArguments):
                 if sample_weight is None
                 else store.beside(sample_weight, "sample_weight", y_order)
             )
-        elif (
-            opened is not None
-            or (not is_array and is_stored_or_lazy(X))
-            or is_copied_in_blocks(X, memory)
-        ):
+        elif held is None:
             if y is None and self._needs_y:
                 raise DataError(f"y is None; labels are needed beside a {type(X).__name__}")
             source = as_row_source(X, memory=memory, client=client)
             labels, weights = y, sample_weight
         else:
-            check_in_memory(X, memory)
-            copied = copied_bytes(X)
             try:
-                X, labels = self._validated(X, y)
+                X, labels = self._validated(X, y, held.types)
                 if sample_weight is not None:
                     sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
             except OverflowError:
@@ -86,7 +75,7 @@ class TakesTrainingRows(SharedArguments):
                     "X, y or sample_weight has a whole number that float64 cannot hold; scale it"
                 ) from None
             source = ArrayRows(X)
-            source.copied_bytes = copied
+            source.copied_bytes = held.copied_bytes
             names = getattr(self, "feature_names_in_", None)
             source.feature_names = None if names is None else tuple(map(str, names))
             return source, labels, sample_weight
@@ -123,7 +112,7 @@ class TakesTrainingRows(SharedArguments):
         if opened is not None:
             return opened
         store = as_store(X)
-        y, sample_weight = in_memory(y, "y"), in_memory(sample_weight, "sample_weight")
+        y, sample_weight = labels_in_memory(y, sample_weight)
         if y_order is not None:
             check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
         if store is None:
@@ -133,13 +122,13 @@ class TakesTrainingRows(SharedArguments):
             sample_weight = store.beside(sample_weight, "sample_weight", y_order)
         return store, labels, sample_weight
 
-    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Check arrays in memory, as scikit-learn does."""
+    def _validated(self, X: Any, y: Any, types: list[Any]) -> tuple[Any, Any]:
+        """Check arrays in memory as scikit-learn does, which become of the first of some types."""
         options: dict[str, Any] = {
             "accept_sparse": "csr",
             "accept_large_sparse": True,
             "order": "C",
-            "dtype": types_for(X),
+            "dtype": types,
         }
         if not self._needs_y:
             return validate_data(self, X, **options), None

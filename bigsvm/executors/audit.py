@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.data.rows import is_sparse, rows_at
+from bigsvm.data.rows import is_sparse
 from bigsvm.errors import ClusterError
 from bigsvm.executors.messages import SentPiece
 from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.tasks import Halves
 from bigsvm.gram import KernelTiles, Partners
-from bigsvm.gram.partners import in_whole_tiles
+from bigsvm.gram.partners import in_whole_tiles, rows_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.rows import bytes_of, rows_at, stack_rows
+from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
 from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
@@ -19,7 +19,7 @@ from bigsvm.executors.messages import Ascending, Chosen, Job, Unit
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Expected
 from bigsvm.executors.workforce import Call
-from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles, weighted_rows
+from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles, rows_at, weighted_rows
 from bigsvm.gram.tiles import value_seconds
 
 if TYPE_CHECKING:

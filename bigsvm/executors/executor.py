@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.data.rows import RowsAt
 from bigsvm.executors.messages import SentPiece
 from bigsvm.gram import Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles, weighted_rows
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.data.rows import Rows, RowsAt
+    from bigsvm.data.rows import Rows
     from bigsvm.executors.working_rows import Gather, Gathered
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.partners import Weights
@@ -187,6 +188,8 @@ class Products:
             Most rows that are gathered together: whole tiles.
         """
         sums = np.zeros((len(rows), *weights.shape[1:]))
+        # Rows in memory are not copied.
+        lent = self.source.lend(rows) if self.source.row_alignment <= 1 else None
         for low in range(0, len(support), step):
             chosen = slice(low, low + step)
             partners = self._partners(gather(support[chosen]), tiles)
@@ -194,7 +197,8 @@ class Products:
             for first in range(0, len(rows), at_once):
                 check_interrupt()
                 part = slice(first, first + at_once)
-                tiles.multiply(gather(rows[part]), partners, weights[chosen], sums[part])
+                some = gather(rows[part]) if lent is None else RowsAt(lent.rows, lent.places[part])
+                tiles.multiply(some, partners, weights[chosen], sums[part])
         return sums
 
     def exact_halves(

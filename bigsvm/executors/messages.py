@@ -11,8 +11,7 @@ from bigsvm.data.rows import bytes_of
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
-    from bigsvm.data.remote_blocks import Convert
-    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_source import Convert, RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.gram.partners import Weights
     from bigsvm.kernels import Kernel

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigsvm import votes
-from bigsvm.data.rows import is_sparse
-from bigsvm.data.statistics import MOST_DENSE, statistics_of
+from bigsvm.data.statistics import MOST_DENSE, statistics_of_rows
 from bigsvm.parameters.formulations import traits_of
 from bigsvm.training.result import StopReason
 
@@ -50,9 +50,7 @@ def scaling_hint(model: KernelExpansion) -> str | None:
     vectors = model.support_vectors
     if model.kernel.product == "lookup" or not vectors.shape[0]:
         return None
-    taken = statistics_of(vectors.shape[1], sparse=is_sparse(vectors))
-    taken.add(vectors)
-    statistics = taken.result()
+    statistics = statistics_of_rows(vectors)
     ranges = statistics.maximum - statistics.minimum
     ranges = ranges[ranges > 0]
     if not len(ranges):
@@ -214,7 +212,7 @@ def _is_suspicious(model: KernelExpansion, sample: Sample) -> bool:
 
 def _share_bounded(model: KernelExpansion) -> float:
     coefficients: Any = model.coefficients
-    several = is_sparse(coefficients) and model.bounds is None
+    several = sp.issparse(coefficients) and model.bounds is None
     n = coefficients.nnz if several else len(model.support)
     return float(model.certificate["n_bounded"] / n) if n else 1.0
 
@@ -296,7 +294,7 @@ def _least_share(is_wrong: Mask, weights: F8) -> float:
 def _alone(model: KernelExpansion, places: I8, values: F8) -> float:
     """Return `Facts.alone`; the kernel value of a row and itself is 1."""
     own: Any = model.coefficients[places]
-    own = own.toarray() if is_sparse(own) else own
+    own = own.toarray() if sp.issparse(own) else own
     others = (values - model.intercept - own)[own != 0]
     return float(np.median(abs(others)) / np.median(abs(own[own != 0])))
 

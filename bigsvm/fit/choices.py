@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.data.rows import RowsAt
 from bigsvm.duals.ball import BallDual, Solver
 from bigsvm.duals.box import BoxDual, rule_of
 from bigsvm.duals.picking import SCAN_ROWS
@@ -16,6 +16,7 @@ from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.fit.gamma import SAMPLE, sampled_rows
 from bigsvm.gram import Partners
 from bigsvm.gram.low_rank import LARGEST_RANK, lack
+from bigsvm.gram.partners import rows_at
 from bigsvm.gram.tiles import SECONDS_PER_VALUE, value_seconds
 from bigsvm.papers.disk import DiskCache
 from bigsvm.papers.whole import WholeChoice

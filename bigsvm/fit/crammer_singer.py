@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows
 from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDual, Order, RowSolver
 from bigsvm.duals.row_steps import watched_bytes
 from bigsvm.fit.fingerprint import Recorded

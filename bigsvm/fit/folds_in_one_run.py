@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xxhash
 
-from bigsvm.data.narrow import narrowed
+from bigsvm.data.wrappers import narrowed
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.feasible import project
 from bigsvm.duals.functions import WeightedFunctions
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
-    from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Indices
     from bigsvm.duals.box_problem import Finished, Formulation
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion

@@ -17,9 +17,8 @@ import numpy as np
 
 from bigsvm.budget import parse_bytes
 from bigsvm.compilation import compilations
-from bigsvm.data.narrow import narrowed
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows, narrowed
 from bigsvm.errors import ParameterError
 from bigsvm.fit.left_out import leave_out
 from bigsvm.fit.one_vs_one import OneVsOneReduction

@@ -13,7 +13,7 @@ import numpy as np
 
 from bigsvm.calibration import fit_calibration, fit_density, fit_laplace
 from bigsvm.coupling import fit_classes, values_per_row, values_to_fit
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows
 from bigsvm.errors import DataError
 from bigsvm.executors.clients import workers_of
 from bigsvm.fit.problem import (

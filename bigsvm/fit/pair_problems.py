@@ -27,7 +27,7 @@ from bigsvm.working_sets.choice import LARGEST_SET
 if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.duplicates import Indices
+    from bigsvm.data.rows import Indices
     from bigsvm.duals.formulations import Classification
     from bigsvm.fit.problem import Given
     from bigsvm.fit.trainer import Trainer

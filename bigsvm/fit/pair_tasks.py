@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.allocator import give_back_freed_memory
-from bigsvm.data.in_memory import ArrayRows, HeldRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.rows import bytes_of
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows, HeldRows
 from bigsvm.executors.shared import put_together
 from bigsvm.executors.tasks import watch_for_end
 from bigsvm.executors.worker_state import PROCESS, Cost

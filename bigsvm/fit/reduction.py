@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from bigsvm.budget import parse_bytes, plan_training
-from bigsvm.data.in_memory import hold
+from bigsvm.data.wrappers import hold
 from bigsvm.errors import ParameterError
 from bigsvm.executors.local import VALUES_AT_ONCE
 from bigsvm.fit.trainer import limits_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import HELD_SHARE, parse_bytes, show_bytes
-from bigsvm.data.drawn import draw_rows
+from bigsvm.data.wrappers import DrawnRows
 from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
-    from bigsvm.data.drawn import DrawnRows
     from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -62,12 +61,9 @@ def drawn_for(
     candidates = np.arange(source.n_rows)
     if sample_weight is not None:
         candidates = np.flatnonzero(np.asarray(sample_weight) > 0)
-
-    drawn = draw_rows(
-        source, count,
-        candidates=candidates, seed=ORDER_SEED,
-        block_bytes=int(HELD_SHARE * memory),
-    )  # fmt: skip
+    rng = np.random.default_rng(ORDER_SEED)
+    chosen = np.sort(rng.choice(candidates, min(count, len(candidates)), replace=False))
+    drawn = DrawnRows(source, chosen, source.rows_with(chosen, int(HELD_SHARE * memory)))
     if labels is None:
         return drawn
     n_classes, n_drawn = len(np.unique(labels)), len(np.unique(labels[drawn.drawn]))

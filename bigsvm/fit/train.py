@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
-from bigsvm.data.narrow import narrowed
 from bigsvm.data.statistics import far_columns
+from bigsvm.data.wrappers import narrowed
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import ParameterError
 from bigsvm.fit.advice import advised, sample_of

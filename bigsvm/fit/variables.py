@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigsvm.data.duplicates import Groups, equal_rows
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.problem import Problem
+from bigsvm.fit.duplicates import Groups, equal_rows
 from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8, Mask
-    from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Indices
     from bigsvm.duals.box_problem import Formulation, Segment
     from bigsvm.training.result import Certificate, TrainingResult
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from bigsvm.core import csr, gram, products
 from bigsvm.core.functions import TRANSPOSED_STRIDE, add_all, add_some
 from bigsvm.data.kernel_matrix import row_numbers
-from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.data.rows import RowsAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,6 +104,11 @@ class _Layout(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of all tiles."""
         return int(self.edges[-1, 2]) * self.dtype.itemsize
+
+
+def rows_at(rows: Rows | RowsAt) -> RowsAt:
+    """Name the places of rows, which are all of them where they have none."""
+    return rows if isinstance(rows, RowsAt) else RowsAt(rows, np.arange(rows.shape[0]))
 
 
 class Partners:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.core import row_choice
-from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.data.rows import RowsAt
+from bigsvm.gram.partners import rows_at
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F4, I4, I8, Mask

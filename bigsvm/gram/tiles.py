@@ -25,8 +25,7 @@ import numpy as np
 
 from bigsvm.core import gram
 from bigsvm.core.functions import add_down
-from bigsvm.data.rows import RowsAt, rows_at
-from bigsvm.gram.partners import PARTNERS_PER_TILE, FunctionWeights
+from bigsvm.gram.partners import PARTNERS_PER_TILE, FunctionWeights, rows_at
 from bigsvm.gram.spans import DenseSpan, LookedUpSpan, SparseSpan, Team
 from bigsvm.gram.values import KernelValues
 from bigsvm.interruption import check_interrupt
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F4, F8, I8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.data.rows import Rows
+    from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.gram.partners import Partners, Tile, Weights
     from bigsvm.gram.spans import Span
     from bigsvm.kernels import Kernel

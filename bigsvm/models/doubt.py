@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.data.kernel_matrix import training_matrix
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows
 from bigsvm.errors import DataError, ModelError
 
 if TYPE_CHECKING:

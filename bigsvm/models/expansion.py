@@ -18,7 +18,7 @@ from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.data.row_source import PREDICTION_BLOCKS, RowSource
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.views import in_scale_of
+from bigsvm.data.wrappers import in_scale_of
 from bigsvm.errors import ParameterError, brief, shortened, shown
 from bigsvm.executors.clients import workers_of
 from bigsvm.models.certificate import doubt_of

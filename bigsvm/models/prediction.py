@@ -14,10 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.budget import packed_bytes, show_bytes
-from bigsvm.data.narrow import NarrowRows, Numbering
+from bigsvm.data.narrow import Numbering
 from bigsvm.data.row_source import PREDICTION_BLOCKS
 from bigsvm.data.rows import RowsAt, bytes_of, is_sparse
-from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
+from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of_rows
+from bigsvm.data.wrappers import NarrowRows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.executor import Partial, WeightedRows
@@ -217,9 +218,7 @@ def _meet(vectors: Rows, source: RowSource, *, kernel: Kernel) -> tuple[Rows, Ro
     centred = kernel.is_shift_invariant and n > 0
     if not centred and not may_be_listed(d, sparse=is_sparse(vectors)):
         return vectors, source, None
-    taken = statistics_of(d, sparse=is_sparse(vectors))
-    taken.add(vectors)
-    statistics = taken.result()
+    statistics = statistics_of_rows(vectors)
     centre = None
     if centred:
         centre = far_columns(statistics.mean, statistics.total_variance(), d)

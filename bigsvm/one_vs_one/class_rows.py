@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.data.in_memory import HeldRows
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows, HeldRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8, I8, Mask
-    from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Indices
 
 
 class Batch(NamedTuple):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F4, F8, I8, Mask
-    from bigsvm.data.duplicates import Indices
+    from bigsvm.data.rows import Indices
     from bigsvm.gram import KernelTiles
     from bigsvm.one_vs_one.class_rows import ClassRows, HeldClasses
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.core.smo import REFRESH
-from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.data.rows import RowsAt
 from bigsvm.duals.dual import NO_PAIR, Point
 from bigsvm.duals.kept_rows import kept_of, with_kept
 from bigsvm.gram import Partners
-from bigsvm.gram.partners import weighted_rows
+from bigsvm.gram.partners import rows_at, weighted_rows
 from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.subproblem import Costs, Memory, Progress, SubProblem, WorkingProblem
 

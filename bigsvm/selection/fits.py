@@ -13,7 +13,7 @@ from sklearn.metrics import check_scoring
 
 from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import BigsvmError, DataError, MemoryBudgetError, ParameterError, brief
 from bigsvm.fit.single import StartError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.conversion.from_arrays import write_store
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.wrappers import ChosenRows
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.files import is_url, remove
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.core import smo
-from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.data.rows import RowsAt
 from bigsvm.duals.dual import Point
 from bigsvm.duals.newton import Factored, Gram, newton
 from bigsvm.gram import Partners
 from bigsvm.gram.low_rank import factor
+from bigsvm.gram.partners import rows_at
 from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.choice import LARGEST_SET
 from bigsvm.working_sets.subproblem import Costs, Progress, WorkingProblem

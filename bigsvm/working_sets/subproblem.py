@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.core import row_choice, smo
-from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.data.rows import RowsAt
 from bigsvm.gram import Partners
+from bigsvm.gram.partners import rows_at
 from bigsvm.gram.row_cache import BATCH, ComputedRows, KernelRowCache, WithSlack
 from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.long_steps import NEXT_LEAP, LongSteps

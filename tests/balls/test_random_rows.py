@@ -13,10 +13,9 @@ from support.stores import dense, make_chunks_small, make_matrix
 
 from bigsvm.balls.random_rows import ROWS_AT_ONCE, most_rows_in, random_rows
 from bigsvm.conversion.from_arrays import write_store
-from bigsvm.data.in_memory import HeldRows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.views import ScaledRows
+from bigsvm.data.wrappers import HeldRows, ScaledRows
 from bigsvm.interruption import checked_by
 
 N_ROWS = 1000

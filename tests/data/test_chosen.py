@@ -8,8 +8,8 @@ from support.stores import dense, make_matrix
 
 from bigsvm.budget import HELD_SHARE
 from bigsvm.conversion.from_arrays import write_store
-from bigsvm.data.in_memory import ArrayRows, HeldRows, hold
-from bigsvm.data.views import ChosenRows
+from bigsvm.data.in_memory import ArrayRows
+from bigsvm.data.wrappers import ChosenRows, HeldRows, hold
 
 
 def scattered(matrix, form):

@@ -125,7 +125,7 @@ def test_labels_that_are_not_all_words_are_refused(wrong, message, tmp_path):
 
 def test_names_of_rows_are_refused(tmp_path):
     n = MOST_CLASS_NAMES + 1
-    with pytest.raises(DataError, match=r"y has 65537 different words, but a store 65536 classes"):
+    with pytest.raises(DataError, match=r"y: has more than 65536 different words as labels"):
         bigsvm.write_store(tmp_path / "s", np.zeros((n, 1), np.float32), np.arange(n).astype(str))
 
 

@@ -19,7 +19,7 @@ from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data import schema
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.store import open_store
-from bigsvm.data.views import ChosenRows, ScaledRows
+from bigsvm.data.wrappers import ChosenRows, ScaledRows
 from bigsvm.errors import DataCorruptionError, DataError, StoreError
 
 N_COLUMNS = 23

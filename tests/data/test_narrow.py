@@ -11,7 +11,7 @@ from support.stores import dense
 import bigsvm
 from bigsvm.conversion.from_text import convert
 from bigsvm.data.in_memory import ArrayRows
-from bigsvm.data.narrow import NarrowRows, Numbering, narrowed
+from bigsvm.data.narrow import Numbering
 from bigsvm.data.scaler import Scaler, choose_scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.statistics import (
@@ -22,7 +22,7 @@ from bigsvm.data.statistics import (
     statistics_of,
 )
 from bigsvm.data.store import open_store
-from bigsvm.data.views import ScaledRows
+from bigsvm.data.wrappers import NarrowRows, ScaledRows, narrowed
 from bigsvm.errors import DataCorruptionError, DataError
 
 WIDE = 2**31 - 2

@@ -9,10 +9,10 @@ from support.stores import dense, make_matrix
 
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.dask_rows import DaskRows
-from bigsvm.data.in_memory import ArrayRows, HeldRows
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.store import open_store
-from bigsvm.data.views import ChosenRows, ScaledRows, in_scale_of
+from bigsvm.data.wrappers import ChosenRows, HeldRows, ScaledRows, in_scale_of
 from bigsvm.errors import DataError
 
 

@@ -24,7 +24,7 @@ from bigsvm.data import schema
 from bigsvm.data.scaler import Scaler, choose_scaler
 from bigsvm.data.store import open_store
 from bigsvm.data.store_rows import StoreRows
-from bigsvm.data.views import ScaledRows
+from bigsvm.data.wrappers import ScaledRows
 from bigsvm.errors import (
     DataCorruptionError,
     DataError,

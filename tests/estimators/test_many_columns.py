@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import bigsvm
 from bigsvm import KernelExpansion
 from bigsvm.data.in_memory import ArrayRows
-from bigsvm.data.narrow import narrowed
+from bigsvm.data.wrappers import narrowed
 from bigsvm.errors import DataError, ModelError
 from bigsvm.fit.gamma import weighted_variance
 from bigsvm.interchange.libsvm_model import read_libsvm_model, write_libsvm_model

@@ -14,7 +14,7 @@ import bigsvm
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.views import ScaledRows
+from bigsvm.data.wrappers import ScaledRows
 from bigsvm.duals.formulations import CSVC
 from bigsvm.fit.gamma import mean_distance
 from bigsvm.fit.held_out import held_out_for
@@ -130,7 +130,8 @@ def test_a_sampled_ball_of_few_rows_is_as_good_as_of_shuffled_ones(
     n_rows, kind, held, accuracy, tmp_path, monkeypatch
 ):
     if not held:
-        monkeypatch.setattr("bigsvm.data.in_memory.HELD_SHARE", 0.0)
+        for module in ("in_memory", "wrappers"):
+            monkeypatch.setattr(f"bigsvm.data.{module}.HELD_SHARE", 0.0)
     X, y = clusters(np.sort(np.arange(n_rows) % 5), np.random.default_rng(0))
     order = np.random.default_rng(0).permutation(n_rows)
     found = accuracy(*source_of(kind, X, y, tmp_path))

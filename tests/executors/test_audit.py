@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 from support.problems import blobs
 
-from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ClusterError
 from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
@@ -13,7 +12,7 @@ from bigsvm.executors.executor import WeightedRows
 from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.tasks import Halves
 from bigsvm.gram import KernelTiles, Partners
-from bigsvm.gram.partners import PARTNERS_PER_TILE
+from bigsvm.gram.partners import PARTNERS_PER_TILE, rows_at
 from bigsvm.kernels import RBF
 
 N = 1300

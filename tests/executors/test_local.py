@@ -8,12 +8,12 @@ import scipy.sparse as sp
 from support.problems import blobs, gram
 
 from bigsvm.data.in_memory import ArrayRows
-from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import local
 from bigsvm.executors.executor import WeightedRows
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.gram import KernelTiles
+from bigsvm.gram.partners import rows_at
 from bigsvm.kernels import RBF
 
 N_BLOCKS = 6

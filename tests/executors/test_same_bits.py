@@ -8,9 +8,9 @@ from support.stores import make_chunks_small
 
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.conversion.scaling import scale_store
-from bigsvm.data.narrow import narrowed
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
+from bigsvm.data.wrappers import narrowed
 from bigsvm.executors.passes import Pass
 
 distributed = pytest.importorskip("distributed")

@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse as sp
 from support.problems import blobs
 
-from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import tasks
 from bigsvm.executors.executor import Exact, Products, WeightedRows
 from bigsvm.executors.messages import Job, SentJob, SentPiece
 from bigsvm.gram import KernelTiles
+from bigsvm.gram.partners import rows_at
 from bigsvm.kernels import RBF
 
 

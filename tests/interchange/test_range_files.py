@@ -9,7 +9,7 @@ from command_line import answer, error_of, libsvm_text, run_here, two_clouds
 
 import bigsvm
 from bigsvm.data.in_memory import ArrayRows
-from bigsvm.data.views import ScaledRows
+from bigsvm.data.wrappers import ScaledRows
 from bigsvm.errors import DataError, ModelError
 from bigsvm.interchange import read_libsvm_model, write_libsvm_model
 from bigsvm.interchange.range_file import read_range

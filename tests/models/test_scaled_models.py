@@ -19,7 +19,7 @@ import bigsvm
 from bigsvm.data.scaler import METHODS, Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store_rows import StoreRows
-from bigsvm.data.views import ScaledRows
+from bigsvm.data.wrappers import ScaledRows
 from bigsvm.errors import DataCorruptionError, DataError, ModelError
 from bigsvm.kernels import make_kernel
 from bigsvm.models import KernelExpansion

@@ -294,11 +294,11 @@ def seconds_of_empty_pass(store: Any, client: Any) -> float:  # noqa: ANN401
     """Measure a product that needs a message to each worker, and next to no kernel values."""
     import numpy as np
 
-    from bigsvm.data.rows import rows_at
     from bigsvm.executors.cluster import ClusterExecutor
     from bigsvm.executors.executor import WeightedRows
     from bigsvm.executors.workforce import Workforce
     from bigsvm.gram import KernelTiles
+    from bigsvm.gram.partners import rows_at
     from bigsvm.kernels import RBF
 
     workforce, seconds = Workforce(client), []

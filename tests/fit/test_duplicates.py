@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigsvm.core import duplicates as core
-from bigsvm.data.duplicates import equal_rows
+from bigsvm.fit.duplicates import equal_rows
 
 
 def by_dictionary(matrix, kind, candidates):

@@ -10,13 +10,9 @@ from bigsvm.core import duplicates as core
 from bigsvm.data.rows import is_sparse
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows
-
-    Indices: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+    from bigsvm.data.rows import Indices, Rows
 
 KEY_SEED = 20
 
