@@ -14,10 +14,9 @@ What is read, what is refused:
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -264,6 +263,7 @@ def _is_number(token: str) -> bool:
     return True
 
 
+@dataclass(eq=False)
 class LibsvmReader:
     """Iterate over the rows of several sources, as one data set, chunk by chunk.
 
@@ -295,33 +295,25 @@ class LibsvmReader:
         Words that were labels; these are numbered as they come.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        *,
-        dtype: np.dtype[np.float32] | np.dtype[np.float64],
-        smallest_index: int = 0,
-        strict: bool = False,
-        threads: int = 2,
-        chunk_bytes: int = CHUNK_BYTES,
-        max_line_bytes: int = MAX_LINE_BYTES,
-        decompression_bytes: int = DECOMPRESSION_BYTES,
-    ) -> None:
-        self.counts = TextCounts()
-        self.class_names = ClassNames()
-        self._has_words: bool | None = None  # the first row decides
-        self._sources = [os.fspath(source) for source in sources]
-        self._dtype = dtype
-        self._smallest_index = smallest_index
-        self._strict = strict
-        self._threads = threads
-        self._chunk_bytes = min(chunk_bytes, max_line_bytes)
-        self._max_line_bytes = max_line_bytes
-        self._decompression_bytes = decompression_bytes
+    sources: Sequence[Source]
+    _: KW_ONLY
+    dtype: np.dtype[np.float32] | np.dtype[np.float64]
+    smallest_index: int = 0
+    strict: bool = False
+    threads: int = 2
+    chunk_bytes: int = CHUNK_BYTES
+    max_line_bytes: int = MAX_LINE_BYTES
+    decompression_bytes: int = DECOMPRESSION_BYTES
+    counts: TextCounts = field(default_factory=TextCounts, init=False)
+    class_names: ClassNames = field(default_factory=ClassNames, init=False)
+    _has_words: bool | None = field(default=None, init=False)  # the first row decides
+
+    def __post_init__(self) -> None:
+        self.chunk_bytes = min(self.chunk_bytes, self.max_line_bytes)
 
     def __iter__(self) -> Iterator[TextRows]:
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="bigsvm-parse") as pool:
-            for source in self._sources:
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="bigsvm-parse") as pool:
+            for source in self.sources:
                 yield from self._rows_of(source, pool)
 
     def _rows_of(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[TextRows]:
@@ -330,35 +322,33 @@ class LibsvmReader:
         line = 0
         taken_before = self.counts.bytes_read
 
-        def oldest(name: str) -> _Chunk:
-            buffer, parsed = pending.popleft()
-            chunk = self._checked(parsed.result(), name, line)
-            free.append(buffer)
-            return chunk
+        def parsed(name: str, most: int) -> Iterator[TextRows]:
+            """Rows of the oldest chunks, until `most` are left."""
+            nonlocal line
+            while len(pending) > most:
+                buffer, job = pending.popleft()
+                chunk = self._checked(job.result(), name, line)
+                free.append(buffer)
+                line += chunk.n_lines
+                yield chunk.rows
 
-        with open_source(source, memory_bytes=self._decompression_bytes) as stream:
+        with open_source(source, memory_bytes=self.decompression_bytes) as stream:
             for buffer, n_bytes in self._cut(stream, free):
                 self.counts.bytes_read = taken_before + stream.position()
                 if self._has_words is None:
                     label = first_label(memoryview(buffer)[:n_bytes])
                     self._has_words = None if label is None else is_word(label)
-                parsed = pool.submit(
+                job = pool.submit(
                     parse_chunk,
                     memoryview(buffer)[:n_bytes],
-                    dtype=self._dtype,
-                    smallest_index=self._smallest_index,
-                    strict=self._strict,
+                    dtype=self.dtype,
+                    smallest_index=self.smallest_index,
+                    strict=self.strict,
                     has_words=bool(self._has_words),
                 )
-                pending.append((buffer, parsed))
-                if len(pending) > self._threads:
-                    chunk = oldest(stream.name)
-                    line += chunk.n_lines
-                    yield chunk.rows
-            while pending:
-                chunk = oldest(stream.name)
-                line += chunk.n_lines
-                yield chunk.rows
+                pending.append((buffer, job))
+                yield from parsed(stream.name, self.threads)
+            yield from parsed(stream.name, 0)
 
     def _cut(self, stream: ByteStream, free: list[bytearray]) -> Iterator[tuple[bytearray, int]]:
         """Chunks of whole lines, each ending with a newline: the first bytes of buffers.
@@ -369,12 +359,12 @@ class LibsvmReader:
         rest = bytes(mark[: stream.readinto(mark)]).removeprefix(_BYTE_ORDER_MARK)
         buffer = self._buffer(rest, free)
         held, line = len(rest), 1
-        while n := stream.readinto(memoryview(buffer)[held : held + self._chunk_bytes]):
+        while n := stream.readinto(memoryview(buffer)[held : held + self.chunk_bytes]):
             stop = held + n
             first = buffer.find(b"\n", held, stop) + 1 or stop
-            if first - 1 > self._max_line_bytes:
+            if first - 1 > self.max_line_bytes:
                 raise ParseError(
-                    f"{stream.name}:{line}:1: line longer than {self._max_line_bytes} bytes; this "
+                    f"{stream.name}:{line}:1: line longer than {self.max_line_bytes} bytes; this "
                     "is not LIBSVM text, its lines do not end with a newline, or they need more "
                     "memory"
                 )
@@ -385,7 +375,7 @@ class LibsvmReader:
                 line += core.count(np.frombuffer(full, np.uint8, end))[0]
                 yield full, end
         if held and buffer[held - 1] != ord("\n"):
-            if self._strict:
+            if self.strict:
                 raise ParseError(
                     f"{stream.name}:{line}:{held + 1}: no newline at the end, refused by "
                     "strict; the file may be cut off"
@@ -397,7 +387,7 @@ class LibsvmReader:
 
     def _buffer(self, held: bytes | memoryview, free: list[bytearray]) -> bytearray:
         """Buffer that begins with `held`, and has room for a chunk and a newline behind it."""
-        size = len(held) + self._chunk_bytes + 1
+        size = len(held) + self.chunk_bytes + 1
         buffer = free.pop() if free else bytearray(size)
         if len(buffer) < size:
             buffer = bytearray(size)
@@ -423,5 +413,5 @@ class LibsvmReader:
             start = offset - (column - 1)
             whole = text[start : start + _LINE_SHOWN].split(b"\n", 2)
             what = table_format(whole[0], whole[1] if len(whole) > 1 else b"")
-        what = what or _describe(chunk.problem, token.decode("utf-8", "replace"), self._dtype)
+        what = what or _describe(chunk.problem, token.decode("utf-8", "replace"), self.dtype)
         raise ParseError(f"{name}:{line}:{column}: {what}")

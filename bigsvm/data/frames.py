@@ -112,13 +112,9 @@ def check_numbers(X: Any) -> None:
         return
     dtype = frame_type(X)
     if is_pandas(X):
-        texts = [i for i, kind in enumerate(X.dtypes) if not _holds_numbers(kind)]
+        texts = [i for i, kind in enumerate(X.dtypes) if getattr(kind, "kind", "O") not in "buif"]
         if texts:
             _pandas_slice(X.iloc[:, texts], 0, len(X), dtype)
-
-
-def _holds_numbers(kind: Any) -> bool:
-    return getattr(kind, "kind", "O") in "buif"
 
 
 def _reader(X: Any) -> tuple[list[tuple[Any, Any]], Callable[[Any, int, int, Any], Any]]:

@@ -2,6 +2,8 @@
 
 import itertools
 import pickle
+import sys
+import types
 
 import dask.array as da
 import numpy as np
@@ -11,11 +13,15 @@ import zarr
 from row_contracts import RowSourceContract
 from support.stores import dense, make_matrix
 
+import bigsvm
 from bigsvm.conversion.from_arrays import write_store
+from bigsvm.data import containers
 from bigsvm.data.dask_rows import DaskRows
 from bigsvm.data.in_memory import ArrayRows
+from bigsvm.data.narrow import Numbering
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store_rows import StoreRows
+from bigsvm.data.wrappers import NarrowRows, NumberedRows
 from bigsvm.errors import DataError, StoreError
 
 
@@ -288,3 +294,36 @@ def test_first_pass_finds_nonfinite_values(wrap, bad):
 
 def test_a_sum_that_overflows_is_no_mistake():
     assert as_row_source(np.full((4, 2), 3e38, np.float32)).column_means()[0] == pytest.approx(3e38)
+
+
+def test_a_new_kind_of_container_is_a_line_of_the_table(monkeypatch):
+    class Halves:
+        def __init__(self, X):
+            self.parts = np.array_split(X, 2)
+
+    library = types.ModuleType("halves")
+    library.Halves = Halves
+    monkeypatch.setitem(sys.modules, "halves", library)
+    line = containers.Container(
+        "halves",
+        "Halves",
+        lambda X, how: containers.rows_of_container(np.concatenate(X.parts), how),
+    )
+    monkeypatch.setattr(containers, "CONTAINERS", (line, *containers.CONTAINERS))
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 3)), rng.integers(0, 2, 90)
+    ours, plain = (bigsvm.SVC(gamma=0.5).fit(rows, y) for rows in (Halves(X), X))
+    assert ours.n_features_in_ == 3
+    np.testing.assert_array_equal(
+        ours.decision_function(Halves(X)), plain.decision_function(X), strict=True
+    )
+
+
+def test_dask_arrays_are_of_the_changed_rows():
+    K = np.arange(12.0).reshape(3, 4)
+    numbered = NumberedRows(ArrayRows(K), np.array([3, 1, 2])).as_dask().compute()
+    np.testing.assert_array_equal(numbered, np.column_stack([[3, 1, 2], K]))
+    wide = sp.csr_array((np.ones(3), [7, 500, 7], [0, 1, 2, 3]), shape=(3, 1000))
+    narrow = NarrowRows(ArrayRows(wide), Numbering(np.array([7, 500]), 1000)).as_dask()
+    assert narrow.shape == (3, 2)
+    np.testing.assert_array_equal(narrow.compute().toarray(), [[1, 0], [0, 1], [1, 0]])
