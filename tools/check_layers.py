@@ -21,6 +21,7 @@ ORDER = (
     "version",
     "errors",
     "declared",
+    "encoding",
     "interruption",
     "arrays",
     "votes",

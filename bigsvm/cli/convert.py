@@ -89,8 +89,9 @@ def _of_table(
 
     check_seed(wanted.seed)
     asked = Asked.of(
-        wanted.label, wanted.weight, features=wanted.features, rows=wanted.rows, memory=memory
-    )
+        wanted.label, wanted.weight, features=wanted.features, rows=wanted.rows, memory=memory,
+        **wanted.encode,
+    )  # fmt: skip
     source = sources[0] if len(sources) == 1 else sources
     return written(
         Place.of(store), batches_of(source, asked), budget=asked.memory,

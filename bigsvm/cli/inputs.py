@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Literal
 
 from bigsvm import folders
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.options import CacheDir, Memory, ReadOptions, ZeroBased, is_given
+from bigsvm.cli.options import (
+    COLUMN_OPTIONS,
+    TABLE_OPTIONS,
+    CacheDir,
+    Memory,
+    ReadOptions,
+    ZeroBased,
+    is_given,
+)
 from bigsvm.errors import (
     BigsvmError,
     DataError,
@@ -22,7 +30,7 @@ from bigsvm.files import is_url
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import typer
 
@@ -33,8 +41,6 @@ if TYPE_CHECKING:
     from bigsvm.report.progress import Display
 
 _PREFIX = "bigsvm-text-"
-COLUMN_OPTIONS = ("label", "weight", "columns", "rows")
-"""Options for rows whose columns have names."""
 _SMALLEST_CONVERSION = 32 << 20
 """The least that `convert` accepts. A budget below it is for training alone."""
 
@@ -116,7 +122,7 @@ def for_columns_of(model: KernelExpansion, store: Store) -> tuple[KernelExpansio
 
 def check_text_options(context: typer.Context, source: str, *more: str) -> None:
     """Refuse options for rows that become a store, if a store was given."""
-    is_table = any(is_given(context, option) for option in COLUMN_OPTIONS)
+    is_table = any(is_given(context, option) for option in TABLE_OPTIONS)
     if is_table and is_given(context, "zero_based"):
         raise ParameterError("--zero-based is for LIBSVM text, which has no columns with names")
     for option in (*COLUMN_OPTIONS, "zero_based", *more):
@@ -133,7 +139,7 @@ def has_columns(source: str, options: ReadOptions, model: KernelExpansion | None
         return options.names_columns
     from bigsvm.conversion.formats import has_names
 
-    return has_names(source, model.feature_names)
+    return has_names(source, model.input_names)
 
 
 @contextmanager
@@ -191,8 +197,7 @@ def opened(
             if is_table:
                 with interruption.raising():
                     yield _store_of_table(
-                        source, folder / "data.zarr", options,
-                        None if model is None else model.feature_names,
+                        source, folder / "data.zarr", options, model,
                         max(memory, _SMALLEST_CONVERSION), watched(display, interruption),
                     )  # fmt: skip
                 return
@@ -214,18 +219,19 @@ def _store_of_table(
     source: str,
     path: Path,
     options: TextOptions,
-    features: Sequence[str] | None,
+    model: KernelExpansion | None,
     memory: int,
     report: OnProgress,
 ) -> Store:
-    """Write the rows of a file with named columns as a store."""
+    """Write the rows of a file with named columns as a store, as a model needs them."""
     from bigsvm.conversion.formats import Asked
     from bigsvm.conversion.from_arrays import batches_of, written
     from bigsvm.data.place import Place
 
     asked = Asked.of(
-        options.label, options.weight, features=options.features or features, rows=options.rows,
-        memory=memory,
+        options.label, options.weight, rows=options.rows, memory=memory,
+        features=options.features or (None if model is None else model.input_names),
+        encoding=None if model is None else model.encoding, **options.encode,
     )  # fmt: skip
     return written(Place.of(path), batches_of(source, asked), budget=memory, report=report)
 

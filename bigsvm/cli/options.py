@@ -31,6 +31,11 @@ from bigsvm.report.text import label_text
 if TYPE_CHECKING:
     from dataclasses import Field
 
+TABLE_OPTIONS = ("label", "weight", "columns", "rows", "categories", "missing")
+"""Options that say that columns of rows have names."""
+ENCODE_OPTIONS = ("categories", "max_categories", "missing", "missing_indicator", "unknown")
+COLUMN_OPTIONS = tuple(dict.fromkeys((*TABLE_OPTIONS, *ENCODE_OPTIONS)))
+"""All options for such rows."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(s|m|min|h|d)?")
 
@@ -163,15 +168,41 @@ class ReadOptions(OptionGroup):
         metavar="NAME",
     )
 
+    categories: str | None = given(
+        None,
+        "Of tables: make columns of words a column of 0 and 1 for each word.",
+        metavar="<onehot>",
+    )
+    max_categories: int = given(100, "Most words of a column.")
+    missing: str | None = given(
+        None,
+        "Of tables: what missing values become, the mean or median of their column, or 0.",
+        metavar="<mean|median|zero>",
+    )
+    missing_indicator: bool = given(
+        False, "Add a column of 0 and 1 for each column that lacks values."
+    )
+    unknown: str = given(
+        "refuse",
+        "What becomes of words that the training data lack: an error, or 0 in all columns.",
+        metavar="<refuse|zeros>",
+    )
+
     @property
     def features(self) -> list[str] | None:
         """Names of the columns that are used."""
         return None if self.columns is None else self.columns.split(",")
 
     @property
+    def encode(self) -> dict[str, Any]:
+        """What becomes of words and missing values, as `bigsvm.write_store` takes it."""
+        return {name: getattr(self, name) for name in ENCODE_OPTIONS}
+
+    @property
     def names_columns(self) -> bool:
         """Whether the rows have columns with names."""
-        return any((self.label, self.weight, self.columns, self.rows))
+        defaults = {field.name: field.default for field in dataclasses.fields(ReadOptions)}
+        return any(getattr(self, name) != defaults[name] for name in COLUMN_OPTIONS)
 
 
 def parse_seconds(text: str, option: str) -> float:

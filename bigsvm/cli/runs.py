@@ -54,6 +54,10 @@ FIELDS = {
     "weight": (_is_name, None),
     "columns": (_is_name, None),
     "rows": (_is_name, None),
+    **dict.fromkeys(("categories", "missing"), (_is_name, None)),
+    "max_categories": int,
+    "missing_indicator": bool,
+    "unknown": _is_name,
     "parameters": dict,
 }
 """Fields of a record, which are those of a `Run`."""
@@ -73,7 +77,7 @@ class Run:
         Absolute path of the model to be written, or a URL.
     zero_based : str
         Whether column 0 of LIBSVM text is index 0.
-    label, weight, columns, rows : str or None
+    label, weight, columns, rows, and those of `ReadOptions.encode`
         As `ReadOptions` has them.
     parameters : dict
         Those of `TrainingParameters` as JSON: without infinities, weights by label as pairs.
@@ -87,6 +91,11 @@ class Run:
     weight: str | None = None
     columns: str | None = None
     rows: str | None = None
+    categories: str | None = None
+    max_categories: int = 100
+    missing: str | None = None
+    missing_indicator: bool = False
+    unknown: str = "refuse"
     parameters: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -1,30 +1,35 @@
 """Tables that Arrow reads: Parquet, Feather and Arrow files, CSV with a header, lazy frames.
 
 Rows come in record batches, whose columns are made numbers here: booleans, whole numbers, floats
-and decimals. Words are labels only. The library is pyarrow, an extra.
+and decimals. Words are labels, or become one-hot columns. The library is pyarrow, an extra.
 """
 
 from __future__ import annotations
 
 import io
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
+
 from bigsvm.conversion.batches import Batch, Batches
+from bigsvm.conversion.columns import listed, missing_values
+from bigsvm.conversion.encoder import Encoder, Learner, is_words
 from bigsvm.conversion.parts import files_of
 from bigsvm.conversion.streams import open_bytes, open_source, source_size
-from bigsvm.data.frames import arrow_values, frame_type
+from bigsvm.data.frames import arrow_values, frame_type, is_pandas
 from bigsvm.data.rows import is_instance
 from bigsvm.data.signatures import HEAD_BYTES, separator_of
-from bigsvm.errors import DataError
+from bigsvm.encoding import names_of_x
+from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy as np
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bigsvm.conversion.columns import Columns
     from bigsvm.conversion.streams import ByteStream, Source
+    from bigsvm.encoding import Encoding
 
 MOST_ROWS = 1 << 16
 """Most rows of a batch: larger ones are not read faster."""
@@ -67,7 +72,8 @@ class ArrowBatches(Batches):
     """Rows of some parts, whose columns have the same names.
 
     Each callable in `parts` opens a part; it is a context manager. All parts have the columns of
-    the first one, which is checked at once. `size` is the bytes of all parts as stored.
+    the first one, which is checked at once. `size` is the bytes of all parts as stored. `once` says
+    that they can be read once only.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class ArrowBatches(Batches):
         asked: Columns,
         *,
         size: int | None = None,
+        once: bool = False,
     ) -> None:
         self._parts, self.size, self.weighted = parts, size, asked.weight is not None
         self._takes_all = asked.features is None
@@ -83,17 +90,86 @@ class ArrowBatches(Batches):
         part = self._first.enter_context(parts[0]())
         self.name = part.name
         self._columns = asked.of(part.schema.names, part.name)
-        self.feature_names = self._columns.features or ()
-        self.n_columns = len(self.feature_names)
+        self.feature_names = self._features = self._columns.features or ()
+        self._words = self._words_of(part)
         self.dtype = self._type_of(part)
         self._opened: Part | None = part
+        self.n_columns = len(self._features)
+        if once and asked.encode.is_asked and asked.encoding is None:
+            raise DataError(
+                f"{self.name}: categories and missing take a pass of their own, and this is read "
+                "once only; write it to a file first"
+            )
+        if asked.encoding is not None:
+            self._encode_by(asked.encoding)
+
+    def prepare(self, budget: int, report: Callable[[], None]) -> None:
+        """Learn the categories, and what missing values become."""
+        encode = self._columns.encode
+        if not encode.is_asked or self.encoding is not None:
+            return
+        learner = Learner(self._features, self._words, encode, self.name)
+        for _, table, _ in self._tables(self._features, budget // 8, len(self._features)):
+            learner.add(table)
+            report()
+        fills: Iterable[float] | None = None
+        if encode.missing is not None:
+            fills = [0.0] * len(learner.numbers)
+        if encode.missing == "mean":
+            fills = learner.means()
+        elif encode.missing == "median":
+            fills = self._medians(learner, budget, report)
+        encoding = learner.encoding(fills)
+        if encoding is not None:
+            self._encode_by(encoding)
+            # Of words and indicators most columns are 0.
+            width = 2 * len(self._features) if self.is_sparse else self.n_columns
+            self.size = learner.n_rows * width * (self.dtype.itemsize + 4)
+
+    def _encode_by(self, encoding: Encoding) -> None:
+        self.encoding, self.feature_names = encoding, names_of_x(encoding)
+        self.n_columns, self.is_sparse = len(self.feature_names), bool(encoding["categories"])
+
+    def _medians(self, learner: Learner, budget: int, report: Callable[[], None]) -> list[float]:
+        """Median of each column of numbers; as many columns as fit are read together."""
+        names, n_rows, medians = learner.numbers, learner.n_rows, []
+        together = budget // 3 // (8 * n_rows) - 2  # a median takes two copies of its column
+        if names and together < 1:
+            raise MemoryBudgetError(
+                f"{self.name}: the median of {n_rows} values takes more than a third of memory; "
+                f"use memory={9 * 8 * n_rows}, or missing='mean'"
+            )
+        for start in range(0, len(names), max(1, together)):
+            group, done = names[start : start + together], 0
+            values = np.empty((len(group), n_rows))
+            for part, table, _ in self._tables(group, budget // 8, len(group)):
+                if done + table.num_rows > n_rows:
+                    raise DataError(f"{part.name}: has changed while it was read; read it again")
+                values[:, done : done + table.num_rows] = arrow_values(table, values.dtype).T
+                done += table.num_rows
+                report()
+            for column in values[:, :done]:
+                known = column[~np.isnan(column)]
+                medians.append(float(np.median(known)) if len(known) else float("nan"))
+        return medians
 
     def batches(self, memory: int) -> Iterator[Batch]:
         """Yield record batches of all parts, as numbers."""
+        names, n_rows = [*self._features, *self._columns.beside], 0
+        for part, table, following in self._tables(names, memory, self.n_columns):
+            yield self._batch(part, table, n_rows, following)
+            n_rows += table.num_rows
+
+    def _tables(
+        self, names: Sequence[str], memory: int, n_columns: int
+    ) -> Iterator[tuple[Part, Any, Iterator[Any]]]:
+        """Yield the parts with their record batches, and those that follow in the part.
+
+        A batch of `n_columns` columns of float64 takes half of the memory at most.
+        """
         import pyarrow
 
-        names = [*(self.feature_names or ()), *self._columns.beside]
-        most, n_rows = memory // (2 * 8 * len(names)), 0
+        most = memory // (2 * 8 * max(n_columns, len(names)))
         rows = max(1, min(MOST_ROWS, most))
         for open_part in self._parts:
             with self._first if self._opened is not None else ExitStack() as stack:
@@ -101,18 +177,54 @@ class ArrowBatches(Batches):
                 if self._opened is None:
                     self._check_like_first(part)
                 self._opened = None
-                batches = read(part, part.batches(names, rows))
+                batches = read(part, part.batches(list(names), rows))
                 for table in batches:
-                    yield self._batch(part, table, n_rows, batches)
-                    n_rows += table.num_rows
+                    yield part, table, batches
                     del table
             # What Arrow has freed, it keeps for itself unless it is asked.
             pyarrow.default_memory_pool().release_unused()
 
+    def _words_of(self, part: Part) -> frozenset[str]:
+        """Columns of words, which are refused if nothing was asked of them."""
+        import pyarrow as pa
+
+        encode, encoding = self._columns.encode, self._columns.encoding
+        known = () if encoding is None else encoding["categories"]
+        words = set()
+        for name in self._features:
+            kind = part.schema.field(name).type
+            if is_words(kind) or (name in known and pa.types.is_null(kind)):
+                words.add(name)
+            if pa.types.is_temporal(kind):
+                raise DataError(
+                    f"{part.name}: column {name!r} holds {kind}; make it a number, such as days "
+                    "since a date, or leave it out"
+                )
+            if encoding is not None and (name in words) != (name in known):
+                holds = "words" if name in known else "numbers"
+                raise DataError(
+                    f"{part.name}: column {name!r} holds {kind}, but the training data have "
+                    f"{holds} there; give {holds}"
+                )
+        if words and encoding is None and encode.categories is None:
+            raise DataError(
+                f"{part.name}: {listed(sorted(words))} of X holds words, not numbers; make columns "
+                "of them by categories='onehot', or leave it out"
+            )
+        return frozenset(words)
+
     def _type_of(self, part: Part) -> np.dtype[Any]:
-        empty = part.schema.empty_table().select(list(self.feature_names or ()))
+        import pyarrow as pa
+
+        kinds = [(name, part.schema.field(name).type) for name in self._features]
+        fills = self._columns.encode.missing is not None or self._columns.encoding is not None
+        if self._words or fills:  # a column of words is one of 0 and 1
+            kinds = [
+                (name, pa.bool_() if name in self._words or (fills and kind == pa.null()) else kind)
+                for name, kind in kinds
+            ]
         try:
-            return frame_type(empty)
+            return frame_type(pa.schema(kinds).empty_table())
         except DataError as error:
             raise DataError(f"{part.name}: {error}") from None
 
@@ -120,6 +232,12 @@ class ArrowBatches(Batches):
         self._columns.of(part.schema.names, part.name)
         if self._takes_all:
             self._columns.check_only(part.schema.names, part.name, self.name)
+        other = self._words_of(part) ^ self._words
+        if other:
+            raise DataError(
+                f"{part.name}: {listed(sorted(other))} holds words here or in {self.name}, and "
+                "numbers in the other; write both with the same types"
+            )
         if self._type_of(part).itemsize > self.dtype.itemsize:
             raise DataError(
                 f"{part.name}: has values of {self._type_of(part)}, but {self.name} of "
@@ -127,30 +245,32 @@ class ArrowBatches(Batches):
             )
 
     def _batch(self, part: Part, table: Any, first: int, following: Iterator[Any]) -> Batch:
-        features = table.select(list(self.feature_names or ()))
-        if any(column.null_count for column in features.columns):
+        features = table.select(list(self._features))
+        fills = self.encoding is not None and self.encoding["fills"] is not None
+        if not fills and any(column.null_count for column in features.columns):
             raise self._missing(part, features, following)
         beside = [
             _beside(table.column(name), name, part.name, first) for name in self._columns.beside
         ]
         y = beside[0] if self._columns.label is not None else None
-        return Batch(arrow_values(features, self.dtype), y, beside[-1] if self.weighted else None)
+        if self.encoding is None:
+            values = arrow_values(features, self.dtype)
+        else:
+            values = Encoder(self.encoding, self.dtype).rows(features, part.name, first)
+        if self.is_sparse:
+            values = sp.csr_array(values)
+        return Batch(values, y, beside[-1] if self.weighted else None)
 
     def _missing(self, part: Part, table: Any, following: Iterator[Any]) -> DataError:
         """Say which columns of a part have missing values, and how many, from a batch on."""
-        counts = dict.fromkeys(self.feature_names or (), 0)
+        counts = dict.fromkeys(self._features, 0)
         n_rows = 0
         while table is not None:
             n_rows += table.num_rows
             for name in counts:
                 counts[name] += table.column(name).null_count
             table = next(following, None)
-        found = [f"{name!r} ({count})" for name, count in counts.items() if count]
-        return DataError(
-            f"{part.name}: values are missing in {', '.join(found[:5])}"
-            f"{f' and {len(found) - 5} more columns' if len(found) > 5 else ''}; fill them, or "
-            "leave out these rows or columns"
-        )
+        return missing_values(counts, part.name, learned=self._columns.encoding is not None)
 
 
 def _beside(column: Any, name: str, where: str, first: int) -> Any:
@@ -207,7 +327,7 @@ def files(sources: Sequence[Source], asked: Columns, *, memory: int) -> ArrowBat
     sizes = [source_size(source) for source in found]
     size = None if None in sizes else sum(size or 0 for size in sizes)
     parts = [_Opener(source, asked, memory) for source in found]
-    return ArrowBatches(parts, asked, size=size)
+    return ArrowBatches(parts, asked, size=size, once="-" in map(str, found))
 
 
 class _Opener:
@@ -230,7 +350,7 @@ class _Opener:
             file.seek(0)
             try:
                 if head.startswith(PARQUET):
-                    yield _parquet(name, file, memory=self._memory)
+                    yield _parquet(name, file, self._asked, memory=self._memory)
                     return
                 if head.startswith((ARROW, STREAM)):
                     yield _ipc(name, file, is_stream=head.startswith(STREAM))
@@ -245,17 +365,24 @@ class _Opener:
         return _csv(stream, self._asked, block=block)
 
 
-def _parquet(name: str, file: IO[bytes], *, memory: int) -> Part:
+def _parquet(name: str, file: IO[bytes], asked: Columns, *, memory: int) -> Part:
     """Open Parquet, whose row groups are read in parts that fit in a share of the memory.
 
     A column of a row group is decoded whole, and some of its rows are kept: a row group that is
     larger than the share is decoded once for each part. Few columns are decoded page by page.
+    Words that become columns are read as dictionaries, which do not repeat them.
     """
-    import numpy as np
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     opened = ParquetFile(file, buffer_size=PARQUET_BUFFER, pre_buffer=False)
+    schema = opened.schema_arrow
+    if asked.encode.categories is not None or asked.encoding is not None:
+        words = [field.name for field in schema if is_words(field.type)]
+        words = [word for word in words if word not in asked.beside]
+        opened = ParquetFile(
+            file, buffer_size=PARQUET_BUFFER, pre_buffer=False, read_dictionary=words
+        )
 
     def batches(columns: list[str], rows: int) -> Iterator[Any]:
         share = int(memory * ROW_GROUP_SHARE)
@@ -273,7 +400,7 @@ def _parquet(name: str, file: IO[bytes], *, memory: int) -> Part:
                 read = [opened.read_row_group(i, [c]).column(0).take(part) for c in columns]
                 yield from pa.table(read, names=columns).to_batches(max_chunksize=rows)
 
-    return Part(name, opened.schema_arrow, batches)
+    return Part(name, schema, batches)
 
 
 def _ipc(name: str, file: IO[bytes], *, is_stream: bool) -> Part:
@@ -350,7 +477,8 @@ def _type_of_csv(field: Any, asked: Columns) -> Any:
     """Type of a column of CSV: words for labels, which are made numbers later; else floats."""
     import pyarrow as pa
 
-    if field.name == asked.label:
+    known = () if asked.encoding is None else asked.encoding["categories"]
+    if field.name == asked.label or field.name in known:
         return pa.string()
     is_number = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
     return pa.float64() if is_number else field.type
@@ -376,11 +504,11 @@ def _labels_of_text(batch: Any, label: str | None) -> Any:
 
 def lazy_table(X: Any, asked: Columns) -> ArrowBatches:
     """Open a data set or reader of Arrow, or a lazy frame of Polars."""
-    name = type(X).__name__
+    name, is_polars = type(X).__name__, is_instance(X, "polars", "LazyFrame")
 
     @contextmanager
     def open_part() -> Iterator[Part]:
-        if is_instance(X, "polars", "LazyFrame"):
+        if is_polars:
             check_library()
             yield Part(name, X.head(0).collect().to_arrow().schema, _polars_batches)
         elif hasattr(X, "to_batches"):
@@ -403,4 +531,39 @@ def lazy_table(X: Any, asked: Columns) -> ArrowBatches:
         for batch in X:
             yield from sliced(batch.select(columns), rows)
 
-    return ArrowBatches([open_part], asked)
+    return ArrowBatches([open_part], asked, once=not hasattr(X, "to_batches") and not is_polars)
+
+
+def frame(X: Any, asked: Columns) -> ArrowBatches:
+    """Open a data frame of pandas, Polars or Arrow in memory."""
+    check_library()
+    import pyarrow as pa
+
+    def pandas_batches(columns: list[str], rows: int) -> Iterator[Any]:
+        kinds = pa.schema([schema.field(name) for name in columns])
+        for start in range(0, len(X), rows):
+            part = X.iloc[start : start + rows][columns]
+            yield pa.RecordBatch.from_pandas(part, schema=kinds, preserve_index=False)
+
+    def arrow_batches(columns: list[str], rows: int) -> Iterator[Any]:
+        yield from table.select(columns).to_batches(max_chunksize=rows)
+
+    table: Any = None if is_pandas(X) else pa.table(X)
+    batches = pandas_batches if table is None else arrow_batches
+    schema = _schema_of_pandas(X) if table is None else table.schema
+    return ArrowBatches([lambda: nullcontext(Part("X", schema, batches))], asked)
+
+
+def _schema_of_pandas(X: Any) -> Any:
+    """Types of the columns of a frame, of which each must have values of one type."""
+    import pyarrow as pa
+
+    fields: list[Any] = []
+    for name in X.columns:
+        try:
+            fields += pa.Schema.from_pandas(X[[name]], preserve_index=False)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise DataError(
+                f"X: column {name!r} is not read ({error}); give it values of one type"
+            ) from None
+    return pa.schema(fields)

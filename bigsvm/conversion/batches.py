@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from bigsvm.conversion.labels import Labels, weight_values
 from bigsvm.conversion.writing import ConversionProgress, choose_layout, write_spool
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.rows import bytes_of, place_not_finite
 from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import Spool, bits_for
@@ -17,12 +18,14 @@ from bigsvm.data.store_writer import RowBatch
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bigsvm.conversion.writing import DType, Layout, OnProgress
     from bigsvm.data.far_workspace import FarWorkspace
+    from bigsvm.data.row_source import RowSource
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.workspace import Workspace
+    from bigsvm.encoding import Encoding
 
 UNKNOWN_SIZE = 16
 """Budgets that a source of unknown size is taken to be as large as: more files do little harm."""
@@ -49,6 +52,8 @@ class Batches(ABC):
         Whether batches are CSR.
     class_names : tuple of str or None
         What labels are places of, if they are words and have been numbered.
+    encoding : dict or None
+        How columns were made from those of a table; see `bigsvm.encoding`.
     scaler : Scaler or None
         What the rows have been scaled by.
     size : int or None
@@ -63,6 +68,7 @@ class Batches(ABC):
     is_sparse: bool = False
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    encoding: Encoding | None = None
     scaler: Scaler | None = None
     size: int | None = None
     weighted: bool = False
@@ -74,6 +80,9 @@ class Batches(ABC):
         The message of a `DataError` names the file, and the row or column.
         """
 
+    def prepare(self, budget: int, report: Callable[[], None]) -> None:  # noqa: B027 (few need it)
+        """Learn what a first pass must tell; `report` is called now and then."""
+
     def layout(self, wanted: Layout, n_entries: int, n_rows: int) -> str:
         """Return "dense" or "csr": what is wanted, or as the rows are; dense where few are 0."""
         if wanted == "auto" and not self.is_sparse:
@@ -82,6 +91,15 @@ class Batches(ABC):
             wanted, n_entries=n_entries, n_rows=n_rows, n_columns=self.n_columns
         )
         return form
+
+    def in_memory(self, memory: int) -> RowSource:
+        """Rows without their labels, in memory."""
+        parts = [batch.X for batch in self.batches(memory)]
+        if not parts:
+            raise DataError(f"{self.name}: there are no rows; check the source")
+        rows = ArrayRows(sp.vstack(parts, "csr") if self.is_sparse else np.concatenate(parts))
+        rows.feature_names, rows.encoding = self.feature_names, self.encoding
+        return rows
 
     def write(
         self,
@@ -98,6 +116,7 @@ class Batches(ABC):
         The seed is that of the random order; None keeps the order of the source. What the library
         that reads the format takes is not in the budget.
         """
+        self.prepare(budget, lambda: report(ConversionProgress("read", 0, self.size)))
         kind, labels, size = np.dtype(dtype or self.dtype), Labels("y"), self.size
         bits = bits_for(UNKNOWN_SIZE * budget if size is None else size, budget)
         with Spool(work.path / "spool", seed=seed, bits=bits, memory_bytes=budget // 2) as spool:
@@ -123,6 +142,7 @@ class Batches(ABC):
                 weights=self.weighted, scaler=self.scaler, feature_names=self.feature_names,
                 seed=seed, sources=(), budget=budget, report=report,
                 class_names=self.class_names or class_names, places=places,
+                encoding=self.encoding,
             )  # fmt: skip
 
 

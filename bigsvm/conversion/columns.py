@@ -4,27 +4,66 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
+from bigsvm.encoding import UNKNOWN
 from bigsvm.errors import DataError, ParameterError, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from bigsvm.encoding import Encoding
 
 SHOWN = 5
 """Most names that a message lists."""
+Fill: TypeAlias = Literal["mean", "median", "zero"]
+
+
+class Encode(NamedTuple):
+    """What becomes of words and missing values of a table; see `bigsvm.write_store`."""
+
+    categories: Literal["onehot"] | None = None
+    max_categories: int = 100
+    missing: Fill | None = None
+    missing_indicator: bool = False
+    unknown: Literal["refuse", "zeros"] = "refuse"
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anything is to be learned from the table."""
+        return self.categories is not None or self.missing is not None
+
+    def check(self) -> None:
+        """Refuse values without a meaning."""
+        for name, known in (
+            ("categories", (None, "onehot")),
+            ("missing", (None, *get_args(Fill))),
+            ("unknown", UNKNOWN),
+        ):
+            value = getattr(self, name)
+            if value not in known:
+                words = ", ".join(word for word in known if word)
+                raise ParameterError(f"{name}={value!r}; it must be one of {words}")
+        if type(self.max_categories) is not int or self.max_categories < 1:
+            raise ParameterError(
+                f"max_categories={self.max_categories!r}; it must be a whole number from 1 on"
+            )
+        if self.missing_indicator and self.missing is None:
+            raise ParameterError("missing_indicator=True needs missing, as missing='mean'")
 
 
 class Columns(NamedTuple):
     """What is asked of a table, by names of columns.
 
     Without a label none is needed. Features are the columns of X, in this order; None for all that
-    are neither label nor weight.
+    are neither label nor weight. An encoding is one that was learned before.
     """
 
     label: str | None = None
     weight: str | None = None
     features: tuple[str, ...] | None = None
+    encode: Encode = Encode()
+    encoding: Encoding | None = None
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -70,6 +109,17 @@ class Columns(NamedTuple):
                 f"{where}: has {listed(more)}, which {first} lacks; all files of a data set must "
                 "have the same columns"
             )
+
+
+def missing_values(counts: Mapping[str, int], where: str, *, learned: bool) -> DataError:
+    """Refuse columns with so many missing values; `learned` if the training data had none."""
+    found = [f"{name!r} ({count})" for name, count in counts.items() if count]
+    more = f" and {len(found) - SHOWN} more columns" if len(found) > SHOWN else ""
+    way = "train with missing='mean'" if learned else "fill them by missing='mean'"
+    return DataError(
+        f"{where}: values are missing in {', '.join(found[:SHOWN])}{more}; {way}, or leave out "
+        f"these rows{'' if learned else ' or columns'}"
+    )
 
 
 def listed(names: Sequence[str]) -> str:

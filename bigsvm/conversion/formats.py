@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bigsvm.conversion import array_files, arrow
 from bigsvm.conversion.batches import Batches
 from bigsvm.conversion.callables import CalledBatches
-from bigsvm.conversion.columns import Columns
+from bigsvm.conversion.columns import Columns, Encode
 from bigsvm.conversion.parts import files_of
 from bigsvm.conversion.streams import open_source
 from bigsvm.conversion.writing import memory_bytes
 from bigsvm.data.containers import is_lazy_table
+from bigsvm.data.frames import is_frame
 from bigsvm.data.place import Place
 from bigsvm.data.schema import KEY
 from bigsvm.data.signatures import HEAD_BYTES, compression
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from bigsvm.conversion.writing import OnProgress
     from bigsvm.data.row_source import RowSource
+    from bigsvm.encoding import Encoding
 
 Path_ = str | os.PathLike[str]
 
@@ -52,16 +54,36 @@ class Asked(NamedTuple):
         features: Sequence[str] | None = None,
         rows: str | None = None,
         memory: str | int,
+        encoding: Encoding | None = None,
+        **encode: Any,
     ) -> Asked:
-        """Check what is asked for."""
+        """Check what is asked for; `encode` has the fields of `Encode`.
+
+        With an encoding, that of a store or a model, the features are its columns, which become
+        those of its X.
+        """
         for name, value in (("y", label), ("sample_weight", weight)):
             if not isinstance(value, str | None):
                 raise ParameterError(
                     f"{name} is a {type(value).__name__}; beside a file, a lazy table or batches "
                     "it must be the name of a column or array of theirs"
                 )
+        wanted = Encode(**encode)
+        wanted.check()
+        if encoding is None:
+            if wanted.categories is None and wanted.unknown != "refuse":
+                raise ParameterError("unknown needs categories='onehot'")
+        elif wanted.is_asked or tuple(features or ()) not in ((), tuple(encoding["columns"])):
+            raise ParameterError(
+                "columns, categories and missing are those of the training data; leave them out"
+            )
+        else:
+            features = encoding["columns"]
+            if wanted.unknown != "refuse":
+                encoding = {**encoding, "unknown": wanted.unknown}
         chosen = None if features is None else tuple(features)
-        return cls(Columns(label, weight, chosen), rows, memory_bytes(memory))
+        columns = Columns(label, weight, chosen, wanted, encoding)
+        return cls(columns, rows, memory_bytes(memory))
 
 
 class Door(NamedTuple):
@@ -95,6 +117,12 @@ DOORS = (
         "lazy tables",
         lambda X, _: is_lazy_table(X),
         lambda X, asked: arrow.lazy_table(X, asked.columns),
+        has_columns=True,
+    ),
+    Door(
+        "frames",
+        lambda X, _: is_frame(X),
+        lambda X, asked: arrow.frame(X, asked.columns),
         has_columns=True,
     ),
     Door(
@@ -136,7 +164,7 @@ class Opened(NamedTuple):
 
 
 def is_source(X: object) -> bool:
-    """Whether `X` is opened by a door: a path, or several, of no store; batches; a lazy table."""
+    """Whether `X` is opened by a door: a path, or several, of no store; batches; a table."""
     if isinstance(X, str | os.PathLike):
         there = Path(X).exists() or has_magic(os.fspath(X)) or "://" in os.fspath(X)
         return there and not _is_store(X)
@@ -144,7 +172,7 @@ def is_source(X: object) -> bool:
         return True
     # Delayed objects of Dask can be called too.
     makes_batches = callable(X) and not (hasattr(X, "shape") or hasattr(X, "__dask_graph__"))
-    return is_lazy_table(X) or makes_batches
+    return is_lazy_table(X) or is_frame(X) or makes_batches
 
 
 def _is_store(path: Path_) -> bool:
@@ -162,6 +190,13 @@ def opened(source: Any, asked: Asked) -> Batches | array_files.Arrays:
     door, paths = _door_of(source)
     if asked.rows is not None and door.name not in ("Zarr", "HDF5"):
         raise ParameterError(f"rows={asked.rows!r} names an array of HDF5 or Zarr; leave it out")
+    if asked.columns.encode.is_asked and not door.has_columns:
+        raise ParameterError(
+            f"categories and missing are for tables with named columns, not for {door.name}; write "
+            "it as Parquet or CSV, or leave them out"
+        )
+    if not door.has_columns:  # its columns are those of X
+        asked = asked._replace(columns=asked.columns._replace(features=None, encoding=None))
     return door.open(paths, asked)
 
 
@@ -205,11 +240,12 @@ def _head_of(path: Path_) -> bytes:
         return b""
 
 
-def features_of(source: Any, names: Sequence[str] | None, *, memory: str | int) -> RowSource:
+def features_of(
+    source: Any, names: Sequence[str] | None, encoding: Encoding | None, *, memory: str | int
+) -> RowSource:
     """Rows of a source without their labels, in its order; columns of a table by their names."""
-    if not _door_of(source)[0].has_columns:
-        names = None
-    return rows_of(source, Asked.of(None, None, features=names, memory=memory), shuffle=False).rows
+    asked = Asked.of(None, None, features=names, encoding=encoding, memory=memory)
+    return rows_of(source, asked, shuffle=False).rows
 
 
 def rows_of(
@@ -227,6 +263,10 @@ def rows_of(
     found = opened(source, asked)
     if not isinstance(found, Batches):
         return Opened(found.rows(asked.memory), found.y, found.weight)
+    if is_frame(source) and not (shuffle or asked.columns.beside):
+        found.prepare(asked.memory, lambda: None)
+        if 8 * source.shape[0] * found.n_columns <= asked.memory // 4:
+            return Opened(found.in_memory(asked.memory // 8), None, None)
     folder = tempfile.TemporaryDirectory(prefix="bigsvm-rows-", dir=cache_dir)
     place = Place.of(Path(folder.name) / "rows.zarr", None, name="cache_dir")
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bigsvm.conversion.batches import Batch, Batches, converted
+from bigsvm.conversion.columns import Encode, Fill
 from bigsvm.conversion.formats import Asked, is_source, opened
 from bigsvm.conversion.labels import label_numbers, weight_array
 from bigsvm.conversion.writing import (
@@ -49,6 +50,11 @@ def write_store(
     *,
     columns: Sequence[str] | None = None,
     rows: str | None = None,
+    categories: Literal["onehot"] | None = None,
+    max_categories: int = 100,
+    missing: Fill | None = None,
+    missing_indicator: bool = False,
+    unknown: Literal["refuse", "zeros"] = "refuse",
     y_order: Order | None = None,
     dtype: DType | None = None,
     layout: Layout = "auto",
@@ -89,6 +95,19 @@ def write_store(
     rows : str, optional
         Array or group of HDF5 or Zarr that has the rows, as ``"layers/counts"``; without it X, or
         the only matrix.
+    categories : {"onehot"}, optional
+        Make columns of words of a table (text, dictionaries of Arrow, categories of pandas) a
+        column ``column=word`` of 0 and 1 for each word, sorted. Without it they are refused. The
+        store keeps the words, and models that are trained on it encode other tables alike.
+    max_categories : int
+        Most words of a column.
+    missing : {"mean", "median", "zero"}, optional
+        What missing values of a table become: the mean or median of their column, or 0; of words,
+        0 in all of their columns. NaN is missing, too. Without it missing values are refused.
+    missing_indicator : bool
+        Add a column ``column=missing`` of 0 and 1 for each column that lacks values.
+    unknown : {"refuse", "zeros"}
+        What becomes of words in other tables that this one lacks; ``"zeros"``: 0 in all columns.
     y_order : {"input", "store"}, optional
         Only if X is a store: order of `y` and `sample_weight`, that of the input of X or that of
         its rows.
@@ -145,13 +164,17 @@ def write_store(
     if dtype not in (None, "float32", "float64"):
         raise ParameterError(f"dtype={dtype!r}; it must be one of float32, float64")
     budget = memory_bytes(memory)
+    encode = Encode(categories, max_categories, missing, missing_indicator, unknown)
     batches: Batches
     if (callable(X) or isinstance(y, str)) and is_source(X):
-        asked = Asked.of(y, sample_weight, features=columns, rows=rows, memory=memory)
+        asked = Asked.of(
+            y, sample_weight, features=columns, rows=rows, memory=memory, **encode._asdict()
+        )
         batches = batches_of(X, asked)
-    elif columns is not None or rows is not None:
+    elif columns is not None or rows is not None or encode.is_asked:
         raise ParameterError(
-            "columns and rows are for files and tables that are given with the name of their labels"
+            "columns, rows, categories and missing are for files and tables that are given with "
+            "the name of their labels"
         )
     else:
         store = as_store(X)
@@ -222,6 +245,7 @@ class SourceBatches(Batches):
         self.n_columns, self.dtype = source.n_columns, source.dtype
         self.feature_names, self.scaler = source.feature_names, source.scaler
         self.class_names, self.weighted = class_names, weights is not None
+        self.encoding = source.encoding
         self.size = int(source.n_rows * source.bytes_per_row)
         self.is_sparse = source.is_sparse
 
@@ -281,5 +305,5 @@ class SourceBatches(Batches):
             report(ConversionProgress("write", start + len(row), source.n_rows))
         writer.finish(
             shuffled=seed is not None, seed=seed, sources=(), feature_names=source.feature_names,
-            class_names=self.class_names,
+            class_names=self.class_names, encoding=self.encoding,
         )  # fmt: skip

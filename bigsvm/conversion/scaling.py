@@ -169,6 +169,7 @@ def scale_store(
             first_index=attributes.first_index,
             feature_names=attributes.feature_names,
             class_names=attributes.class_names,
+            encoding=attributes.encoding,
         )
         work.commit()
     return open_place(place)

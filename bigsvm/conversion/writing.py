@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.shuffle import Spool
     from bigsvm.data.workspace import Workspace
+    from bigsvm.encoding import Encoding
 
 Layout: TypeAlias = Literal["auto", "dense", "sparse"]
 DType: TypeAlias = Literal["float32", "float64"]
@@ -74,6 +75,7 @@ def write_spool(
     weights: bool,
     scaler: Scaler | None = None,
     feature_names: tuple[str, ...] | None = None,
+    encoding: Encoding | None = None,
     seed: int | None,
     sources: tuple[str, ...],
     budget: int,
@@ -114,6 +116,7 @@ def write_spool(
         first_index=first_index,
         feature_names=feature_names,
         class_names=class_names,
+        encoding=encoding,
     )
 
 

@@ -26,6 +26,7 @@ from bigsvm.data.schema import (
 )
 from bigsvm.data.signatures import HEAD_BYTES, other_format
 from bigsvm.declared import FINITE, Within, check_fields, is_count
+from bigsvm.encoding import ENCODING, check_encoding
 from bigsvm.errors import DataCorruptionError, StoreError, brief
 from bigsvm.files import open_regular, parse_json
 
@@ -148,6 +149,7 @@ ATTRIBUTES = {
     **dict.fromkeys(("fingerprint", "rows_fingerprint"), str),
     "scaler": (str, None),
     **dict.fromkeys(("feature_names", "class_names"), ([str], None)),
+    "encoding": (ENCODING, None),
     **dict.fromkeys(("listed_columns", "scaler_columns"), (int, None)),
 }
 """Fields of the record of a store. Those that may be None may be absent."""
@@ -180,6 +182,7 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         raise ValueError("columns of a scaler are listed, but there is none")
     if a.feature_names is not None and len(a.feature_names) != a.n_columns:
         raise ValueError(f"{len(a.feature_names)} names of {a.n_columns} columns")
+    check_encoding(a.encoding, a.feature_names)
     if a.label_counts is not None:
         labels, counted = [label for label, _ in a.label_counts], sum(n for _, n in a.label_counts)
         if sorted(set(labels)) != labels or counted != a.n_rows:

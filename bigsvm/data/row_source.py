@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import I8
     from bigsvm.data.rows import Rows
     from bigsvm.data.scaler import Scaler
+    from bigsvm.encoding import Encoding
 
     Convert = Callable[[Any, int, int], Rows]
 
@@ -62,6 +63,8 @@ class RowSource(ABC):
         Number of columns: `n_columns`, and those that never occur and were left out.
     kept_bytes : int
         Bytes that the source keeps in memory besides the rows.
+    encoding : dict or None
+        How the columns were made from those of a table; see `bigsvm.encoding`.
     copied_bytes : int
         Bytes of rows in memory that the caller does not hold.
     share_drawn : float
@@ -79,6 +82,7 @@ class RowSource(ABC):
     feature_names: tuple[str, ...] | None = None
     n_features: int
     kept_bytes: int = 0
+    encoding: Encoding | None = None
     copied_bytes: int = 0
     share_drawn: float = 1.0
     _statistics: Statistics | None = None

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.encoding import Encoding
+
 FORMAT_VERSION = 3
 """Read up to this, and written as low as possible. 2 has a scaler: who reads no more than 1 would
 train models on scaled rows that do not know it. 3 lists columns: who reads no more than 2 would
@@ -166,6 +168,8 @@ class StoreAttributes:
     class_names : tuple of str or None
         Words that the labels are, sorted; array ``y`` then has places in it. Left out where labels
         are numbers; readers of earlier versions take the places for labels.
+    encoding : dict or None
+        How the rows were made from a table with words or missing values; see `bigsvm.encoding`.
     listed_columns, scaler_columns : int or None
         Numbers of columns that the statistics and the scaler list; None, and then not written, if
         they have all columns.
@@ -190,6 +194,7 @@ class StoreAttributes:
     scaler: str | None = None
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    encoding: Encoding | None = None
     listed_columns: int | None = None
     scaler_columns: int | None = None
 
@@ -304,7 +309,7 @@ def attributes_to_json(attributes: StoreAttributes) -> dict[str, Any]:
     """Return the record under `KEY`, with its checksum and ``complete``, which makes it a store."""
     # Through JSON, so that the checksum is that of what is read back (lists, not tuples).
     record: dict[str, Any] = json.loads(json.dumps(asdict(attributes)))
-    for name in ("feature_names", "class_names", "listed_columns", "scaler_columns"):
+    for name in ("feature_names", "class_names", "encoding", "listed_columns", "scaler_columns"):
         if record[name] is None:
             del record[name]
     return {**record, "checksum": checksum(record), "complete": True}

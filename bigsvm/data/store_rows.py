@@ -55,7 +55,7 @@ class StoreRows(RowSource):
         self.is_sparse = attributes.layout == CSR
         self.is_shuffled = attributes.shuffled
         self.first_index = attributes.first_index
-        self.feature_names = attributes.feature_names
+        self.feature_names, self.encoding = attributes.feature_names, attributes.encoding
         item = self.dtype.itemsize
         if self.is_sparse:
             per_entry = item + 4

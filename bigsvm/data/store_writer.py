@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.data.far_workspace import FarWorkspace
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.workspace import Workspace
+    from bigsvm.encoding import Encoding
 
 
 _BLOCK_BYTES = 4 << 20
@@ -186,6 +187,7 @@ class StoreWriter:
         first_index: int | None = None,
         feature_names: tuple[str, ...] | None = None,
         class_names: tuple[str, ...] | None = None,
+        encoding: Encoding | None = None,
     ) -> None:
         """Write the remaining rows, then the attributes."""
         if self._n_pending:
@@ -224,6 +226,7 @@ class StoreWriter:
             scaler=None if self._scaler is None else self._scaler.method,
             feature_names=feature_names,
             class_names=class_names,
+            encoding=encoding,
             listed_columns=listed,
             scaler_columns=self._sizes.keywords["scaler_columns"],
         )

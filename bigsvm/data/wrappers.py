@@ -50,6 +50,7 @@ class DerivedRows(RowSource):
         self.is_shuffled = source.is_shuffled
         self.bytes_per_row, self.row_alignment = source.bytes_per_row, source.row_alignment
         self.first_index, self.feature_names = source.first_index, source.feature_names
+        self.encoding = source.encoding
         self.share_drawn = source.share_drawn
         self.n_features, self.kept_bytes = source.n_features, source.kept_bytes
 

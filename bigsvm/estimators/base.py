@@ -79,6 +79,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         y_order: Order | None = None,
         client: Any = None,
         worker_memory: int | str | None = None,
+        **table: Any,
     ) -> Self:
         """Train.
 
@@ -114,6 +115,9 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         worker_memory : int or str, optional
             Bytes that a run may take on each worker, or a size like ``"4GB"``: for rows that stay
             there, and for those it is sent. By default half of the worker's memory limit.
+        **table
+            Of a table with words or missing values: `categories`, `max_categories`, `missing`,
+            `missing_indicator` and `unknown`, as `write_store` takes them.
 
         Returns
         -------
@@ -143,7 +147,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         of_worker = None
         if client is not None or worker_memory is not None:
             of_worker = worker_bytes(client, worker_memory)
-        source, labels, weights = self._training_data(X, y, sample_weight, y_order, client)
+        source, labels, weights = self._training_data(X, y, sample_weight, y_order, client, **table)
         label_type = None if labels is None else labels.dtype
         start = self._start(labels)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
@@ -371,6 +375,9 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             setattr(self, f"{name}_", self.certificate_.get(name))
         self.n_support_ = self._count_support(model)
         self.n_features_in_ = model.n_features
+        if model.encoding is not None:
+            self._keep_names(model.input_names)
+            self.n_features_in_ = len(self.feature_names_in_)
         reason = self.stop_reason_
         is_uncertified = reason is not None and StopReason(reason).is_uncertified
         # As in scikit-learn: 0 if the fit came to the end that was asked for.

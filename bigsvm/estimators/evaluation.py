@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigsvm.budget import parse_bytes
 from bigsvm.data.containers import container_of, dask_array, is_named
-from bigsvm.data.frames import frame_names, is_dask_frame
+from bigsvm.data.frames import frame_names, is_dask_frame, is_frame
 from bigsvm.data.in_memory import ArrayRows, as_one_array
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, to_input_order
@@ -93,13 +93,16 @@ class EvaluatesRows(SharedArguments):
         if order != "store":
             check_order(order)
         memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
-        if not isinstance(X, np.ndarray | RowSource | Store) and is_named(X):
+        encoding = self.model_.encoding
+        if not isinstance(X, np.ndarray | RowSource | Store) and (
+            is_named(X) or (encoding is not None and is_frame(X))
+        ):
             # Imported here, as rows in memory do not need it.
             from bigsvm.conversion.formats import features_of, has_features
 
-            names = self.model_.feature_names
+            names = self.model_.input_names
             if has_features(X, names):
-                X = features_of(X, names, memory=self.memory)
+                X = features_of(X, names, encoding, memory=self.memory)
         if isinstance(X, StorePart):
             if order == "input":
                 raise ParameterError(

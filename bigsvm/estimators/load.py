@@ -89,10 +89,10 @@ def load(
     kind = ESTIMATORS[model.formulation.removesuffix(" squared hinge")]
     try:
         estimator = kind(**_parameters(kind, model))
+        estimator._keep_names(model.feature_names)
         estimator._adopt(model)
     except (ParameterError, TypeError, ValueError) as error:
         raise ModelError(f"{path} has parameters that no training has: {error}") from error
-    estimator._keep_names(model.feature_names)
     if model.provenance.get("read from") == "libsvm" and n_features is None:
         del estimator.n_features_in_
     return estimator

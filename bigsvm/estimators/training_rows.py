@@ -11,10 +11,11 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from bigsvm.budget import check_labels_fit, parse_bytes
 from bigsvm.data.containers import container_of
+from bigsvm.data.frames import is_frame
 from bigsvm.data.in_memory import ArrayRows, as_one_array, in_memory, labels_in_memory
 from bigsvm.data.row_values import check_y_order
 from bigsvm.data.sources import as_row_source, as_store
-from bigsvm.errors import DataError
+from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import SharedArguments
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
+    from bigsvm.models import KernelExpansion
 
 
 class TakesTrainingRows(SharedArguments):
@@ -36,12 +38,13 @@ class TakesTrainingRows(SharedArguments):
         sample_weight: Any,
         y_order: Order | None,
         client: Any,
+        **table: Any,
     ) -> tuple[RowSource, NDArray[Any] | None, NDArray[np.float64] | None]:
         source: RowSource
         labels: Any
         memory = parse_bytes(self.memory)
         is_array = isinstance(X, np.ndarray)
-        opened = None if is_array else self._opened(X, y, sample_weight)
+        opened = None if is_array and not table else self._opened(X, y, sample_weight, **table)
         if opened is not None:
             X, y, sample_weight = opened
         store = None if is_array else as_store(X)
@@ -87,28 +90,40 @@ class TakesTrainingRows(SharedArguments):
         return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
 
     def _opened(
-        self, X: Any, y: Any, sample_weight: Any, *, shuffle: bool = True
+        self, X: Any, y: Any, sample_weight: Any, *, shuffle: bool = True, **table: Any
     ) -> tuple[RowSource, Any, Any] | None:
         """Rows, labels and weights of a source that has all of them; None for other rows.
 
-        Such a source is a callable, or is named together with the column of its labels.
+        Such a source is a callable, or is named together with the column of its labels. `table`
+        says how words and missing values of a table are encoded, as `Asked.of` takes it.
         """
-        is_path = isinstance(X, str | os.PathLike)
-        if not (isinstance(y, str) or callable(X) or (is_path and not self._needs_y)):
+        is_path, of_frame = isinstance(X, str | os.PathLike), bool(table) and is_frame(X)
+        if not (isinstance(y, str) or callable(X) or table or (is_path and not self._needs_y)):
             return None
         # Imported here, as rows in memory do not need it.
         from bigsvm.conversion.formats import Asked, is_source, rows_of
 
+        if of_frame and not isinstance(y, str):
+            asked = Asked.of(None, None, memory=self.memory, **table)
+            return rows_of(X, asked, shuffle=False, cache_dir=self.cache_dir).rows, y, sample_weight
         if not is_source(X):
+            if table:
+                raise ParameterError(
+                    f"{', '.join(table)} of a {type(X).__name__}: words and missing values are "
+                    "encoded of a file, a data frame or a lazy table; give one of these"
+                )
             return None
-        asked = Asked.of(y, sample_weight, memory=self.memory)
+        asked = Asked.of(y, sample_weight, memory=self.memory, **table)
         return rows_of(X, asked, shuffle=shuffle, cache_dir=self.cache_dir)
 
     def _to_score(
         self, X: Any, y: Any, sample_weight: Any, y_order: Order | None
     ) -> tuple[Any, Any, Any]:
         """Return the arguments of scikit-learn's `score`; without `y` a store's own labels."""
-        opened = self._opened(X, y, sample_weight, shuffle=False)
+        model: KernelExpansion | None = getattr(self, "model_", None)
+        table = {} if model is None or model.encoding is None else {"encoding": model.encoding}
+        table = table if isinstance(y, str) else {}
+        opened = self._opened(X, y, sample_weight, shuffle=False, **table)
         if opened is not None:
             return opened
         store = as_store(X)

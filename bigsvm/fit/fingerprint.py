@@ -99,6 +99,7 @@ def provenance_of(
         "first_index": source.first_index,
         **({} if identity is None else {"kernel": identity}),
         **({} if names is None else {"feature_names": list(names)}),
+        **({} if source.encoding is None else {"encoding": source.encoding}),
     }
 
 

@@ -17,6 +17,7 @@ from bigsvm import votes
 from bigsvm.calibration import Calibration
 from bigsvm.data.scaler import Scaler
 from bigsvm.declared import ascend_below, check_fields, is_count
+from bigsvm.encoding import ENCODING, check_encoding
 from bigsvm.errors import brief
 from bigsvm.identity import PYTHON
 from bigsvm.kernels import identity_of_kernel, kernel_from
@@ -43,6 +44,7 @@ PROVENANCE = {
     **dict.fromkeys(("parameters", "estimator"), dict),
     "left_out": [int],
     "feature_names": ([str], None),
+    "encoding": (ENCODING, None),
 }
 """Entries of the provenance that are read later."""
 HEADER: dict[str, Kind] = {
@@ -126,6 +128,7 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
         raise ValueError(f"left_out is {brief(left_out)}, of {len(classes or ())} classes")
     if names is not None and len(names) != d:
         raise ValueError(f"it has names of {len(names)} columns instead of {d}")
+    check_encoding(provenance.get("encoding"), names)
     rows = provenance.get("n_rows") or np.iinfo(np.int64).max
     if n and not 0 <= support.min() <= support.max() < rows:
         raise ValueError("support has a number that is no row of the training data")

@@ -19,7 +19,7 @@ from bigsvm.data.row_source import PREDICTION_BLOCKS, RowSource
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.wrappers import in_scale_of
-from bigsvm.errors import ParameterError, brief, shortened, shown
+from bigsvm.errors import DataError, ParameterError, brief, shortened, shown
 from bigsvm.executors.clients import workers_of
 from bigsvm.models.certificate import doubt_of
 from bigsvm.models.columns import check_first_index, check_names, check_number
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.store import Store
+    from bigsvm.encoding import Encoding
     from bigsvm.executors.workforce import Workforce
     from bigsvm.gram.partners import Weights
     from bigsvm.kernels import Kernel
@@ -474,6 +475,20 @@ class KernelExpansion:
         names = self.provenance.get("feature_names")
         return None if names is None else tuple(names)
 
+    @property
+    def input_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of a table to predict: `feature_names`, or those it encodes."""
+        return self.feature_names if self.encoding is None else tuple(self.encoding["columns"])
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How the columns were made from those of a table with words or missing values, or None.
+
+        It is an object of JSON: the ``columns`` of the table, the ``categories`` of its words, what
+        missing values become (``fills``), and ``indicators``, the columns that have one.
+        """
+        return self.provenance.get("encoding")
+
     def check_columns(
         self,
         n_columns: int,
@@ -497,6 +512,12 @@ class KernelExpansion:
         """
         if self._is_of_kernel_matrix:
             return  # with or without its numbers
+        if self.encoding is not None and n_columns != self.n_features:
+            raise DataError(
+                f"the rows have {n_columns} columns, and the model makes its {self.n_features} of "
+                "those of a table; give a file, or a data frame of pandas, Polars or Arrow, with "
+                f"the columns {', '.join(map(brief, self.encoding['columns'][:5]))}"
+            )
         of_libsvm = self.provenance.get("read from") == "libsvm"
         check_number(n_columns, self.n_features, model_of_libsvm=of_libsvm)
         check_first_index(first_index, self.first_index)
