@@ -228,6 +228,10 @@ def _store_of_table(
     from bigsvm.conversion.from_arrays import batches_of, written
     from bigsvm.data.place import Place
 
+    if model is not None and (options.categories or options.missing):
+        raise ParameterError(
+            "--categories and --missing are for training, and a model keeps them; leave them out"
+        )
     asked = Asked.of(
         options.label, options.weight, rows=options.rows, memory=memory,
         features=options.features or (None if model is None else model.input_names),

@@ -15,17 +15,17 @@ import scipy.sparse as sp
 
 from bigsvm.conversion.batches import Batch, Batches
 from bigsvm.conversion.columns import listed, missing_values
-from bigsvm.conversion.encoder import Encoder, Learner, is_words
+from bigsvm.conversion.encoder import encoded, kinds_of, learned
 from bigsvm.conversion.parts import files_of
 from bigsvm.conversion.streams import open_bytes, open_source, source_size
-from bigsvm.data.frames import arrow_values, frame_type, is_pandas
+from bigsvm.data.frames import arrow_values, is_pandas
 from bigsvm.data.rows import is_instance
 from bigsvm.data.signatures import HEAD_BYTES, separator_of
 from bigsvm.encoding import names_of_x
-from bigsvm.errors import DataError, MemoryBudgetError
+from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from bigsvm.conversion.columns import Columns
     from bigsvm.conversion.streams import ByteStream, Source
@@ -91,8 +91,7 @@ class ArrowBatches(Batches):
         self.name = part.name
         self._columns = asked.of(part.schema.names, part.name)
         self.feature_names = self._features = self._columns.features or ()
-        self._words = self._words_of(part)
-        self.dtype = self._type_of(part)
+        self._words, self.dtype = kinds_of(part.schema, self._columns, part.name)
         self._opened: Part | None = part
         self.n_columns = len(self._features)
         if once and asked.encode.is_asked and asked.encoding is None:
@@ -105,60 +104,32 @@ class ArrowBatches(Batches):
 
     def prepare(self, budget: int, report: Callable[[], None]) -> None:
         """Learn the categories, and what missing values become."""
-        encode = self._columns.encode
-        if not encode.is_asked or self.encoding is not None:
+        if not self._columns.encode.is_asked or self.encoding is not None:
             return
-        learner = Learner(self._features, self._words, encode, self.name)
-        for _, table, _ in self._tables(self._features, budget // 8, len(self._features)):
-            learner.add(table)
-            report()
-        fills: Iterable[float] | None = None
-        if encode.missing is not None:
-            fills = [0.0] * len(learner.numbers)
-        if encode.missing == "mean":
-            fills = learner.means()
-        elif encode.missing == "median":
-            fills = self._medians(learner, budget, report)
-        encoding = learner.encoding(fills)
+
+        def tables(names: Sequence[str]) -> Iterator[Any]:
+            for _, table, _ in self._tables(names, budget // 8, len(names)):
+                report()
+                yield table
+
+        encoding, n_rows = learned(tables, self._columns, self._words, self.name, budget)
         if encoding is not None:
             self._encode_by(encoding)
             # Of words and indicators most columns are 0.
             width = 2 * len(self._features) if self.is_sparse else self.n_columns
-            self.size = learner.n_rows * width * (self.dtype.itemsize + 4)
+            self.size = n_rows * width * (self.dtype.itemsize + 4)
 
     def _encode_by(self, encoding: Encoding) -> None:
         self.encoding, self.feature_names = encoding, names_of_x(encoding)
         self.n_columns, self.is_sparse = len(self.feature_names), bool(encoding["categories"])
 
-    def _medians(self, learner: Learner, budget: int, report: Callable[[], None]) -> list[float]:
-        """Median of each column of numbers; as many columns as fit are read together."""
-        names, n_rows, medians = learner.numbers, learner.n_rows, []
-        together = budget // 3 // (8 * n_rows) - 2  # a median takes two copies of its column
-        if names and together < 1:
-            raise MemoryBudgetError(
-                f"{self.name}: the median of {n_rows} values takes more than a third of memory; "
-                f"use memory={9 * 8 * n_rows}, or missing='mean'"
-            )
-        for start in range(0, len(names), max(1, together)):
-            group, done = names[start : start + together], 0
-            values = np.empty((len(group), n_rows))
-            for part, table, _ in self._tables(group, budget // 8, len(group)):
-                if done + table.num_rows > n_rows:
-                    raise DataError(f"{part.name}: has changed while it was read; read it again")
-                values[:, done : done + table.num_rows] = arrow_values(table, values.dtype).T
-                done += table.num_rows
-                report()
-            for column in values[:, :done]:
-                known = column[~np.isnan(column)]
-                medians.append(float(np.median(known)) if len(known) else float("nan"))
-        return medians
-
     def batches(self, memory: int) -> Iterator[Batch]:
         """Yield record batches of all parts, as numbers."""
-        names, n_rows = [*self._features, *self._columns.beside], 0
+        names, last, first = [*self._features, *self._columns.beside], None, 0
         for part, table, following in self._tables(names, memory, self.n_columns):
-            yield self._batch(part, table, n_rows, following)
-            n_rows += table.num_rows
+            first = first if part is last else 0  # rows of a file are counted from its own first
+            yield self._batch(part, table, first, following)
+            last, first = part, first + table.num_rows
 
     def _tables(
         self, names: Sequence[str], memory: int, n_columns: int
@@ -184,64 +155,20 @@ class ArrowBatches(Batches):
             # What Arrow has freed, it keeps for itself unless it is asked.
             pyarrow.default_memory_pool().release_unused()
 
-    def _words_of(self, part: Part) -> frozenset[str]:
-        """Columns of words, which are refused if nothing was asked of them."""
-        import pyarrow as pa
-
-        encode, encoding = self._columns.encode, self._columns.encoding
-        known = () if encoding is None else encoding["categories"]
-        words = set()
-        for name in self._features:
-            kind = part.schema.field(name).type
-            if is_words(kind) or (name in known and pa.types.is_null(kind)):
-                words.add(name)
-            if pa.types.is_temporal(kind):
-                raise DataError(
-                    f"{part.name}: column {name!r} holds {kind}; make it a number, such as days "
-                    "since a date, or leave it out"
-                )
-            if encoding is not None and (name in words) != (name in known):
-                holds = "words" if name in known else "numbers"
-                raise DataError(
-                    f"{part.name}: column {name!r} holds {kind}, but the training data have "
-                    f"{holds} there; give {holds}"
-                )
-        if words and encoding is None and encode.categories is None:
-            raise DataError(
-                f"{part.name}: {listed(sorted(words))} of X holds words, not numbers; make columns "
-                "of them by categories='onehot', or leave it out"
-            )
-        return frozenset(words)
-
-    def _type_of(self, part: Part) -> np.dtype[Any]:
-        import pyarrow as pa
-
-        kinds = [(name, part.schema.field(name).type) for name in self._features]
-        fills = self._columns.encode.missing is not None or self._columns.encoding is not None
-        if self._words or fills:  # a column of words is one of 0 and 1
-            kinds = [
-                (name, pa.bool_() if name in self._words or (fills and kind == pa.null()) else kind)
-                for name, kind in kinds
-            ]
-        try:
-            return frame_type(pa.schema(kinds).empty_table())
-        except DataError as error:
-            raise DataError(f"{part.name}: {error}") from None
-
     def _check_like_first(self, part: Part) -> None:
         self._columns.of(part.schema.names, part.name)
         if self._takes_all:
             self._columns.check_only(part.schema.names, part.name, self.name)
-        other = self._words_of(part) ^ self._words
-        if other:
+        words, dtype = kinds_of(part.schema, self._columns, part.name)
+        if words != self._words:
             raise DataError(
-                f"{part.name}: {listed(sorted(other))} holds words here or in {self.name}, and "
-                "numbers in the other; write both with the same types"
+                f"{part.name}: {listed(sorted(words ^ self._words))} holds words here or in "
+                f"{self.name}, and numbers in the other; write both with the same types"
             )
-        if self._type_of(part).itemsize > self.dtype.itemsize:
+        if dtype.itemsize > self.dtype.itemsize:
             raise DataError(
-                f"{part.name}: has values of {self._type_of(part)}, but {self.name} of "
-                f"{self.dtype}; write both with the same types"
+                f"{part.name}: has values of {dtype}, but {self.name} of {self.dtype}; write both "
+                "with the same types"
             )
 
     def _batch(self, part: Part, table: Any, first: int, following: Iterator[Any]) -> Batch:
@@ -256,7 +183,7 @@ class ArrowBatches(Batches):
         if self.encoding is None:
             values = arrow_values(features, self.dtype)
         else:
-            values = Encoder(self.encoding, self.dtype).rows(features, part.name, first)
+            values = encoded(self.encoding, features, self.dtype, part.name, first)
         if self.is_sparse:
             values = sp.csr_array(values)
         return Batch(values, y, beside[-1] if self.weighted else None)
@@ -377,9 +304,8 @@ def _parquet(name: str, file: IO[bytes], asked: Columns, *, memory: int) -> Part
 
     opened = ParquetFile(file, buffer_size=PARQUET_BUFFER, pre_buffer=False)
     schema = opened.schema_arrow
-    if asked.encode.categories is not None or asked.encoding is not None:
-        words = [field.name for field in schema if is_words(field.type)]
-        words = [word for word in words if word not in asked.beside]
+    if asked.encode.is_asked or asked.encoding is not None:
+        words = [name for name in schema.names if name not in asked.beside]
         opened = ParquetFile(
             file, buffer_size=PARQUET_BUFFER, pre_buffer=False, read_dictionary=words
         )
@@ -564,6 +490,6 @@ def _schema_of_pandas(X: Any) -> Any:
             fields += pa.Schema.from_pandas(X[[name]], preserve_index=False)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise DataError(
-                f"X: column {name!r} is not read ({error}); give it values of one type"
+                f"X: column {name!r} is not read ({error}); make all its values numbers or text"
             ) from None
     return pa.schema(fields)

@@ -36,18 +36,13 @@ class Encode(NamedTuple):
     def check(self) -> None:
         """Refuse values without a meaning."""
         for name, known in (
-            ("categories", (None, "onehot")),
-            ("missing", (None, *get_args(Fill))),
-            ("unknown", UNKNOWN),
-        ):
+            ("categories", ("onehot",)), ("missing", get_args(Fill)), ("unknown", UNKNOWN)
+        ):  # fmt: skip
             value = getattr(self, name)
-            if value not in known:
-                words = ", ".join(word for word in known if word)
-                raise ParameterError(f"{name}={value!r}; it must be one of {words}")
+            if value not in known and (value is not None or name == "unknown"):
+                raise ParameterError(f"{name}={value!r}; it must be one of {', '.join(known)}")
         if type(self.max_categories) is not int or self.max_categories < 1:
-            raise ParameterError(
-                f"max_categories={self.max_categories!r}; it must be a whole number from 1 on"
-            )
+            raise ParameterError(f"max_categories={self.max_categories!r}; it must be 1 or more")
         if self.missing_indicator and self.missing is None:
             raise ParameterError("missing_indicator=True needs missing, as missing='mean'")
 

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.conversion.columns import listed, missing_values
-from bigsvm.data.frames import arrow_values
+from bigsvm.data.frames import arrow_values, frame_type
 from bigsvm.encoding import names_of_x
-from bigsvm.errors import DataError, brief
+from bigsvm.errors import DataError, MemoryBudgetError, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from bigsvm.conversion.columns import Encode
+    from bigsvm.conversion.columns import Columns, Encode
     from bigsvm.encoding import Encoding
 
 LONGEST_WORD = 1000
@@ -30,22 +31,44 @@ MOST_BYTES = 4 << 20
 """Largest record as JSON: a model has it and the names of its columns in its header."""
 
 
-def is_words(kind: Any) -> bool:
-    """Whether a type of Arrow is that of words, or of categories of any kind."""
+def kinds_of(schema: Any, asked: Columns, where: str) -> tuple[frozenset[str], np.dtype[Any]]:
+    """Columns of words among those that X is made of, and the type of its values.
+
+    Columns of words are refused if nothing is asked of them, and so are those of dates.
+    """
     import pyarrow as pa
 
-    return any(
-        test(kind)
-        for test in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_string_view,
-            pa.types.is_dictionary,
+    words, kinds = set(), []
+    known = None if asked.encoding is None else asked.encoding["categories"]
+    for name in asked.features or ():
+        kind = schema.field(name).type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        is_text |= pa.types.is_string_view(kind) or pa.types.is_dictionary(kind)
+        if pa.types.is_temporal(kind):
+            raise DataError(
+                f"{where}: column {name!r} holds {kind}; make it a number, such as days since a "
+                "date, or leave it out"
+            )
+        if pa.types.is_null(kind):  # missing numbers, or missing words
+            is_text, kind = known is not None and name in known, pa.bool_()
+        if known is not None and is_text != (name in known):
+            needed = "words" if name in known else "numbers"
+            raise DataError(f"{where}: column {name!r} holds {kind}, and {needed} in training")
+        if is_text:
+            words.add(name)
+        kinds.append((name, pa.bool_() if is_text else kind))  # words become 0 and 1
+    if words and known is None and asked.encode.categories is None:
+        raise DataError(
+            f"{where}: {listed(sorted(words))} of X holds words, not numbers; make columns of them "
+            "by categories='onehot', or leave it out"
         )
-    )
+    try:
+        return frozenset(words), frame_type(pa.schema(kinds).empty_table())
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
 
 
-def words_of(column: Any, name: str, where: str) -> tuple[list[str | None], NDArray[np.intp]]:
+def words_of(column: Any, name: str, where: str) -> tuple[list[str], NDArray[np.intp]]:
     """Words of a column of a record batch, each once, and which of them each row has; -1 is none.
 
     Words stay in their dictionary: one may be long, and in many rows.
@@ -57,168 +80,178 @@ def words_of(column: Any, name: str, where: str) -> tuple[list[str | None], NDAr
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    used, codes = np.unique(codes, return_inverse=True)
-    n_none = int(len(used) and used[0] < 0)
+    used, codes = np.unique(np.append(codes, -1), return_inverse=True)
     try:
-        words = column.dictionary.cast(pa.large_string()).take(pa.array(used[n_none:])).to_pylist()
+        words = column.dictionary.cast(pa.large_string()).take(pa.array(used[1:])).to_pylist()
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(
             f"{where}: column {name!r} holds {column.type}, which is no text ({error}); leave it "
             "out"
         ) from None
-    return words, codes - n_none
+    # A dictionary may have null among its words.
+    places = np.array([-1, *(-1 if word is None else i for i, word in enumerate(words))])
+    return words, places[codes[:-1]]
 
 
-class Learner:
-    """What a first pass learns of the columns of a table, given record batches of these columns.
+def _numbers_of(table: Any, name: str, dtype: Any = np.float64) -> NDArray[Any]:
+    """Numbers of a column of a record batch; NaN is missing."""
+    values: NDArray[Any] = arrow_values(table.select([name]), np.dtype(dtype))[:, 0]
+    return values
 
-    `words` are the columns of words. `where` is what messages call the table.
+
+def learned(
+    tables: Callable[[Sequence[str]], Iterator[Any]],
+    asked: Columns,
+    words: frozenset[str],
+    where: str,
+    budget: int,
+) -> tuple[Encoding | None, int]:
+    """Learn the record of a table in a first pass; None if it needs none. Also counts the rows.
+
+    `tables` gives record batches of columns of the names it is given. Messages call the table
+    `where`.
     """
-
-    def __init__(
-        self, names: Sequence[str], words: Collection[str], encode: Encode, where: str
-    ) -> None:
-        self._names, self._encode, self._where = names, encode, where
-        self.categories: dict[str, set[str]] = {name: set() for name in names if name in words}
-        self._sums = dict.fromkeys(names, 0.0)
-        self._n_known = dict.fromkeys(names, 0)
-        self.n_rows = 0
-
-    def add(self, table: Any) -> None:
-        """Learn of a record batch, whose columns have these names."""
-        self.n_rows += table.num_rows
-        for name in self._names:
-            if name in self.categories:
-                known = self._add_words(name, table.column(name))
-            else:
-                values = arrow_values(table.select([name]), np.dtype(np.float64))[:, 0]
-                values = values[~np.isnan(values)]
-                known = len(values)
-                # One after the other, so that the sum does not depend on the size of batches.
-                with np.errstate(over="ignore", invalid="ignore"):
-                    self._sums[name] = np.cumsum(np.append(self._sums[name], values))[-1]
-            self._n_known[name] += known
-
-    def _add_words(self, name: str, column: Any) -> int:
-        words, codes = words_of(column, name, self._where)
-        found, most = self.categories[name], self._encode.max_categories
-        found.update(word for word in words if word is not None)
-        if len(found) > most:
+    encode, names = asked.encode, asked.features or ()
+    categories: dict[str, set[str]] = {name: set() for name in names if name in words}
+    sums, n_known, n_rows = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0), 0
+    for table in tables(names):
+        n_rows += table.num_rows
+        for name in names:
+            if name in words:
+                found, codes = words_of(table.column(name), name, where)
+                categories[name].update(word for word in found if word is not None)
+                _check_words(categories[name], f"{where}: column {name!r}", n_rows, encode)
+                n_known[name] += int((codes >= 0).sum())
+                continue
+            values = _numbers_of(table, name)
+            values = values[~np.isnan(values)]
+            n_known[name] += len(values)
+            # One after the other, so that the sum does not depend on the size of batches.
+            with np.errstate(over="ignore", invalid="ignore"):
+                sums[name] = np.cumsum(np.append(sums[name], values))[-1]
+    missing = {name: n_rows - known for name, known in n_known.items()}
+    lacking = [name for name in names if missing[name]]
+    if encode.missing is None and lacking:
+        raise missing_values(missing, where, learned=False)
+    if encode.missing is None and not words:
+        return None, n_rows
+    empty = [name for name in lacking if not n_known[name]]
+    if empty:
+        raise DataError(f"{where}: {listed(empty)} has no values; leave it out")
+    numbers = [name for name in names if name not in words]
+    fills = dict.fromkeys(names, 0.0)
+    if encode.missing == "mean":
+        fills |= {name: float(sums[name]) / n_known[name] for name in numbers if n_rows}
+    elif encode.missing == "median" and n_rows:
+        fills |= _medians(tables, numbers, n_rows, where, budget)
+    for name, fill in fills.items():
+        if not math.isfinite(fill):
             raise DataError(
-                f"{self._where}: column {name!r} has {len(found)} different words in the first "
-                f"{self.n_rows} rows, more than max_categories={most}; give a larger "
-                "max_categories, or leave the column out"
+                f"{where}: column {name!r} has values that are infinite or too large: its "
+                f"{encode.missing} is {fill}; remove these rows, or rescale it"
             )
-        longest = max(map(len, found), default=0)
-        if longest > LONGEST_WORD:
-            raise DataError(
-                f"{self._where}: column {name!r} has a word of {longest} characters, and a "
-                f"category {LONGEST_WORD} at most; leave the column out"
-            )
-        none = [place for place, word in enumerate(words) if word is None]
-        return int((~np.isin(codes, [-1, *none])).sum())
+    encoding: Encoding = {
+        "columns": list(names),
+        "categories": {name: sorted(found) for name, found in categories.items()},
+        "fills": None if encode.missing is None else list(fills.values()),
+        "indicators": lacking if encode.missing_indicator else [],
+        "unknown": encode.unknown,
+    }
+    [name, n_times] = Counter(names_of_x(encoding)).most_common(1)[0]
+    if n_times > 1:
+        raise DataError(f"{where}: words make a second column {name!r}; rename one")
+    size = len(json.dumps(encoding))
+    if size > MOST_BYTES:
+        raise DataError(
+            f"{where}: the names of columns and words take {size} bytes, and those of a model "
+            f"{MOST_BYTES} at most; leave some columns out"
+        )
+    return encoding, n_rows
 
-    @property
-    def numbers(self) -> list[str]:
-        """Columns of numbers."""
-        return [name for name in self._names if name not in self.categories]
 
-    def means(self) -> list[float]:
-        """Mean of each column of numbers, without what is missing; NaN if all are."""
-        return [
-            float(self._sums[name]) / self._n_known[name] if self._n_known[name] else math.nan
-            for name in self.numbers
-        ]
+def _check_words(found: set[str], column: str, n_rows: int, encode: Encode) -> None:
+    """Refuse more words, or longer ones, than a column may have; `n_rows` have been read."""
+    if len(found) > encode.max_categories:
+        raise DataError(
+            f"{column} has {len(found)} different words in the first {n_rows} rows, more than "
+            f"max_categories={encode.max_categories}; give a larger max_categories, or leave the "
+            "column out"
+        )
+    longest = max(map(len, found), default=0)
+    if longest > LONGEST_WORD:
+        raise DataError(
+            f"{column} has a word of {longest} characters, and a category {LONGEST_WORD} at most; "
+            "leave the column out"
+        )
 
-    def encoding(self, fills: Iterable[float] | None) -> Encoding | None:
-        """Return the record, with these fills of the columns of numbers; None if none is needed."""
-        missing = {name: self.n_rows - known for name, known in self._n_known.items()}
-        if fills is None and any(missing.values()):
-            raise missing_values(missing, self._where, learned=False)
-        if fills is None and not self.categories:
-            return None
-        empty = [name for name in self._names if not self._n_known[name]]
-        if empty:
-            raise DataError(f"{self._where}: {listed(empty)} has no values; leave it out")
-        of_numbers = dict(zip(self.numbers, fills or (), strict=fills is not None))
-        for name, fill in of_numbers.items():
-            if not math.isfinite(fill):
+
+def _medians(
+    tables: Callable[[Sequence[str]], Iterator[Any]],
+    names: Sequence[str],
+    n_rows: int,
+    where: str,
+    budget: int,
+) -> dict[str, float]:
+    """Median of each column of numbers; as many columns as fit are read together."""
+    medians: dict[str, float] = {}
+    together = budget // 3 // (8 * n_rows) - 2  # a median takes two copies of its column
+    if names and together < 1:
+        raise MemoryBudgetError(
+            f"{where}: the median of {n_rows} values takes more than a third of memory; use "
+            f"memory={9 * 8 * n_rows}, or missing='mean'"
+        )
+    for start in range(0, len(names), max(1, together)):
+        group, done = names[start : start + together], 0
+        values = np.empty((len(group), n_rows))
+        for table in tables(group):
+            first, done = done, done + table.num_rows
+            for i, name in enumerate(group if done <= n_rows else ()):
+                values[i, first:done] = _numbers_of(table, name)
+        if done != n_rows:
+            raise DataError(f"{where}: has changed while it was read; read it again")
+        medians |= {
+            name: float(np.median(column[~np.isnan(column)]))
+            for name, column in zip(group, values, strict=True)
+        }
+    return medians
+
+
+def encoded(
+    encoding: Encoding, table: Any, dtype: np.dtype[Any], where: str, first_row: int
+) -> NDArray[Any]:
+    """Rows of X of a record batch, (m, d), by a record.
+
+    Messages name the file `where`, and count rows from `first_row`.
+    """
+    fills, start = encoding["fills"], 0
+    X = np.zeros((table.num_rows, len(names_of_x(encoding))), dtype)
+    for i, name in enumerate(encoding["columns"]):
+        words = encoding["categories"].get(name)
+        if words is None:
+            values = _numbers_of(table, name, dtype)
+            missing = np.isnan(values)
+            values[missing] = 0 if fills is None else fills[i]
+            X[:, start] = values
+        else:
+            found, codes = words_of(table.column(name), name, where)
+            known = {word: place for place, word in enumerate(words)}
+            places = np.array([*(known.get(word, -1) for word in found), -1])[codes]
+            missing = codes < 0
+            others = (places < 0) & ~missing
+            if encoding["unknown"] == "refuse" and others.any():
+                row = int(others.argmax())
                 raise DataError(
-                    f"{self._where}: column {name!r} has values that are infinite or too large: "
-                    f"its {self._encode.missing} is {fill}; remove these rows, or rescale it"
+                    f"{where}: column {name!r} has {brief(found[codes[row]])} in row "
+                    f"{first_row + row} (from 0), which the training data lack; remove the row, or "
+                    "make all columns of the word 0 by unknown='zeros'"
                 )
-        lacking = [name for name, count in missing.items() if count]
-        encoding: Encoding = {
-            "columns": list(self._names),
-            "categories": {name: sorted(words) for name, words in self.categories.items()},
-            "fills": None if fills is None else [of_numbers.get(name, 0.0) for name in self._names],
-            "indicators": lacking if self._encode.missing_indicator else [],
-            "unknown": self._encode.unknown,
-        }
-        names = names_of_x(encoding)
-        if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(
-                f"{self._where}: words of a column make a second column {twice!r}; rename one"
-            )
-        size = len(json.dumps(encoding))
-        if size > MOST_BYTES:
-            raise DataError(
-                f"{self._where}: the names of columns and words take {size} bytes, more than the "
-                f"{MOST_BYTES} of a model; leave some columns out"
-            )
-        return encoding
-
-
-class Encoder:
-    """Makes rows of X of record batches of a table, by a record."""
-
-    def __init__(self, encoding: Encoding, dtype: np.dtype[Any]) -> None:
-        self._encoding, self._dtype = encoding, dtype
-        self._n_columns = len(names_of_x(encoding))
-        self._places: dict[str, dict[str | None, int]] = {
-            name: {word: place for place, word in enumerate(words)}
-            for name, words in encoding["categories"].items()
-        }
-
-    def rows(self, table: Any, where: str, first_row: int) -> NDArray[Any]:
-        """Rows of a record batch, (m, d); messages name a file and count rows from `first_row`."""
-        columns, fills = self._encoding["columns"], self._encoding["fills"]
-        X = np.zeros((table.num_rows, self._n_columns), self._dtype)
-        start = 0
-        for i, name in enumerate(columns):
-            column = table.column(name)
-            if name in self._places:
-                codes = self._codes(column, name, where, first_row)
-                rows = np.flatnonzero(codes >= 0)
-                X[rows, start + codes[rows]] = 1
-                missing = codes == -1
-                start += len(self._places[name])
-            else:
-                values = arrow_values(table.select([name]), self._dtype)[:, 0]
-                missing = np.isnan(values)
-                if fills is not None:
-                    values[missing] = fills[i]
-                X[:, start] = values
-                start += 1
-            if fills is None and missing.any():
-                raise missing_values({name: int(missing.sum())}, where, learned=True)
-            if name in self._encoding["indicators"]:
-                X[:, start] = missing
-                start += 1
-        return X
-
-    def _codes(self, column: Any, name: str, where: str, first_row: int) -> NDArray[np.intp]:
-        """Place of the word of each row among the categories; -1 is missing, and -2 unknown."""
-        words, codes = words_of(column, name, where)
-        known = self._places[name]
-        places = [-1 if word is None else known.get(word, -2) for word in words]
-        of_rows = np.array([*places, -1], np.intp)[codes]
-        if self._encoding["unknown"] == "refuse" and -2 in places:
-            row = int((of_rows == -2).argmax())
-            raise DataError(
-                f"{where}: column {name!r} has {brief(words[codes[row]])} in row {first_row + row} "
-                "(from 0), which the training data lack; remove the row, or make all columns of "
-                "the word 0 by unknown='zeros'"
-            )
-        return of_rows
+            rows = np.flatnonzero(places >= 0)
+            X[rows, start + places[rows]] = 1
+        if fills is None and missing.any():
+            rows_read = f"{where}, rows {first_row} to {first_row + len(X) - 1} (from 0)"
+            raise missing_values({name: int(missing.sum())}, rows_read, learned=True)
+        start += 1 if words is None else len(words)
+        if name in encoding["indicators"]:
+            X[:, start] = missing
+            start += 1
+    return X

@@ -71,8 +71,11 @@ class Asked(NamedTuple):
         wanted = Encode(**encode)
         wanted.check()
         if encoding is None:
-            if wanted.categories is None and wanted.unknown != "refuse":
-                raise ParameterError("unknown needs categories='onehot'")
+            if wanted.categories is None and (wanted.max_categories, wanted.unknown) != (
+                100,
+                "refuse",
+            ):
+                raise ParameterError("max_categories and unknown need categories='onehot'")
         elif wanted.is_asked or tuple(features or ()) not in ((), tuple(encoding["columns"])):
             raise ParameterError(
                 "columns, categories and missing are those of the training data; leave them out"
@@ -195,8 +198,6 @@ def opened(source: Any, asked: Asked) -> Batches | array_files.Arrays:
             f"categories and missing are for tables with named columns, not for {door.name}; write "
             "it as Parquet or CSV, or leave them out"
         )
-    if not door.has_columns:  # its columns are those of X
-        asked = asked._replace(columns=asked.columns._replace(features=None, encoding=None))
     return door.open(paths, asked)
 
 
@@ -244,6 +245,8 @@ def features_of(
     source: Any, names: Sequence[str] | None, encoding: Encoding | None, *, memory: str | int
 ) -> RowSource:
     """Rows of a source without their labels, in its order; columns of a table by their names."""
+    if not _door_of(source)[0].has_columns:
+        names = encoding = None
     asked = Asked.of(None, None, features=names, encoding=encoding, memory=memory)
     return rows_of(source, asked, shuffle=False).rows
 

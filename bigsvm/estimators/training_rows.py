@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
-    from bigsvm.models import KernelExpansion
 
 
 class TakesTrainingRows(SharedArguments):
@@ -45,6 +44,7 @@ class TakesTrainingRows(SharedArguments):
         memory = parse_bytes(self.memory)
         is_array = isinstance(X, np.ndarray)
         opened = None if is_array and not table else self._opened(X, y, sample_weight, **table)
+        given = type(X).__name__
         if opened is not None:
             X, y, sample_weight = opened
         store = None if is_array else as_store(X)
@@ -65,7 +65,7 @@ class TakesTrainingRows(SharedArguments):
             )
         elif held is None:
             if y is None and self._needs_y:
-                raise DataError(f"y is None; labels are needed beside a {type(X).__name__}")
+                raise DataError(f"y is None; labels are needed beside a {given}")
             source = as_row_source(X, memory=memory, client=client)
             labels, weights = y, sample_weight
         else:
@@ -120,9 +120,8 @@ class TakesTrainingRows(SharedArguments):
         self, X: Any, y: Any, sample_weight: Any, y_order: Order | None
     ) -> tuple[Any, Any, Any]:
         """Return the arguments of scikit-learn's `score`; without `y` a store's own labels."""
-        model: KernelExpansion | None = getattr(self, "model_", None)
-        table = {} if model is None or model.encoding is None else {"encoding": model.encoding}
-        table = table if isinstance(y, str) else {}
+        encoding = getattr(getattr(self, "model_", None), "encoding", None)
+        table = {"encoding": encoding} if encoding and isinstance(y, str) else {}
         opened = self._opened(X, y, sample_weight, shuffle=False, **table)
         if opened is not None:
             return opened

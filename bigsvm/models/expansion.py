@@ -482,11 +482,7 @@ class KernelExpansion:
 
     @property
     def encoding(self) -> Encoding | None:
-        """How the columns were made from those of a table with words or missing values, or None.
-
-        It is an object of JSON: the ``columns`` of the table, the ``categories`` of its words, what
-        missing values become (``fills``), and ``indicators``, the columns that have one.
-        """
+        """How the columns were made from those of a table; see `bigsvm.encoding`. None if not."""
         return self.provenance.get("encoding")
 
     def check_columns(

@@ -4,6 +4,8 @@ import pandas as pd
 import pytest
 from command_line import LITTLE, answer, error_of, run_here, two_clouds
 
+import bigsvm
+
 pytest.importorskip("pyarrow")
 
 NAMES = list("abcdef")
@@ -77,6 +79,92 @@ def test_a_run_is_resumed_with_its_label(folder, tmp_path):
 @pytest.mark.parametrize("command", [["cv"], ["plan"], ["search", "--folds", "3", "--C", "1"]])
 def test_other_commands(command, folder):
     run_here(*command, folder / "train.parquet", *LABEL, "--gamma", "0.3", "-q")
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """Tables with words and missing values, and a model."""
+    path = tmp_path_factory.mktemp("words")
+    X, y = two_clouds(600)
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    frame = frame.assign(color=pd.cut(X[:, 2], 3, labels=["red", "blue", "green"]).astype(str))
+    frame = frame.assign(kind=["yes" if v > 0 else "no" for v in y])
+    frame.loc[::9, "a"] = None
+    frame[:400].to_parquet(path / "train.parquet")
+    frame[400:].to_csv(path / "test.csv", index=False)
+    frame[400:].replace("red", "pink").to_csv(path / "pink.csv", index=False)
+    run_here("train", path / "train.parquet", path / "model", *WORDS, "--gamma", "0.3", "-q")
+    return path
+
+
+WORDS = ("--label", "kind", "--categories", "onehot", "--missing", "median", "--missing-indicator")
+
+
+def test_a_model_encodes_tables(words, tmp_path):
+    assert bigsvm.load(words / "model").model_.feature_names == (
+        "a", "a=missing", "b", "color=blue", "color=green", "color=red",
+    )  # fmt: skip
+    answer("predict", words / "test.csv", words / "model", "-o", tmp_path / "one")
+    labels = bigsvm.load(words / "model").predict(pd.read_csv(words / "test.csv"))
+    assert (tmp_path / "one").read_text().split() == labels.tolist()
+    told = answer("predict", words / "test.csv", words / "model", "--label", "kind")
+    assert told["accuracy"] == (labels == pd.read_csv(words / "test.csv").kind).mean()
+    message = error_of("predict", words / "pink.csv", words / "model")
+    assert "column 'color' has 'pink' in row" in message
+    assert message.strip().endswith("0 by --unknown zeros")
+    told = answer("predict", words / "pink.csv", words / "model", "--unknown", "zeros")
+    assert told["n_rows"] == 200
+
+
+def test_a_store_of_words_trains_the_same_model(words, tmp_path):
+    run_here("convert", words / "train.parquet", tmp_path / "s.zarr", *WORDS, "-q")
+    run_here("train", tmp_path / "s.zarr", tmp_path / "model", "--gamma", "0.3", "-q")
+    for name in ("model", words / "model"):
+        run_here("predict", words / "test.csv", tmp_path / name, "-o", tmp_path / "out",
+                 "--overwrite", "--decision-function")  # fmt: skip
+        (tmp_path / "out").rename(tmp_path / f"values{len(str(name))}")
+    one, other = sorted(tmp_path.glob("values*"))
+    assert one.read_text() == other.read_text()
+
+
+def test_a_run_on_words_is_resumed(words, tmp_path):
+    options = (*WORDS, *LITTLE, "--checkpoint", tmp_path / "run", "-q")
+    run_here("train", words / "train.parquet", tmp_path / "model", *options)
+    assert answer("train", "--resume", tmp_path / "run", "--max-iter", "-1")["converged"]
+
+
+@pytest.mark.parametrize("command", [["cv"], ["plan"], ["search", "--folds", "3", "--C", "1"]])
+def test_other_commands_on_words(command, words):
+    run_here(*command, words / "train.parquet", *WORDS, "--gamma", "0.3", "-q")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("convert", "test.csv", "s.zarr", "--label", "kind"), "by --categories onehot"),
+        (("convert", "test.csv", "s.zarr", *WORDS[:4]), "missing in 'a' (22); fill them by --miss"),
+        (("convert", "test.csv", "s.zarr", *WORDS, "--max-categories", "2"),
+         "more than --max-categories 2"),
+        (("convert", "test.csv", "s.zarr", "--label", "kind", "--missing", "mode"), "one of mean"),
+        (("train", "test.csv", "m", "--label", "kind", "--unknown", "zeros"), "need --categories"),
+        (("predict", "test.csv", "model", "--missing", "mean"), "a model keeps them"),
+        (("predict", "test.csv", "model", "--columns", "a"), "those of the training data"),
+    ],
+)  # fmt: skip
+def test_words_that_are_refused(arguments, message, words, monkeypatch):
+    monkeypatch.chdir(words)
+    before = sorted(words.iterdir())
+    assert message in error_of(*arguments)
+    assert sorted(words.iterdir()) == before
+
+
+def test_words_from_standard_input_are_refused(words, tmp_path):
+    text = (words / "test.csv").read_text()
+    ended = run_here("convert", "-", tmp_path / "s.zarr", *WORDS, "-q", code=2, stdin=text)
+    assert "read once only; write it to a file first" in ended.stderr
+    run_here("predict", "-", words / "model", *LABEL[:2], "-o", tmp_path / "one", stdin=text)
+    run_here("predict", words / "test.csv", words / "model", "-o", tmp_path / "other")
+    assert (tmp_path / "one").read_text() == (tmp_path / "other").read_text()
 
 
 @pytest.mark.parametrize(

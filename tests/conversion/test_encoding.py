@@ -320,7 +320,7 @@ def test_tables_are_refused(case, tmp_path):
         ({"categories": "onehot", "unknown": "ignore"}, "unknown='ignore'"),
         ({"categories": "onehot", "max_categories": 0}, "max_categories=0"),
         ({"missing_indicator": True}, "needs missing"),
-        ({"unknown": "zeros"}, "unknown needs categories='onehot'"),
+        ({"unknown": "zeros"}, "max_categories and unknown need categories='onehot'"),
     ],
 )
 def test_values_without_meaning(options, message, tmp_path):
@@ -399,6 +399,44 @@ def test_parts_with_words_and_numbers(tmp_path):
         bigsvm.write_store(tmp_path / "s.zarr", tmp_path / "parts", "y", categories="onehot")
 
 
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
+    path = csv(data(), tmp_path)
+    text = path.read_text()
+
+    def half(progress):
+        path.write_text("".join(text.splitlines(keepends=True)[:400]))
+
+    with pytest.raises(DataError, match="has changed while it was read"):
+        bigsvm.write_store(
+            tmp_path / "s.zarr", path, "y", categories="onehot", missing="median",
+            on_progress=half,
+        )  # fmt: skip
+
+
+def test_the_row_of_an_unknown_word_is_that_of_its_file(model, tmp_path):
+    new = data()
+    new.loc[600, "city"] = "Ulm"
+    with pytest.raises(DataError, match=r"2.pq: column 'city' has 'Ulm' in row 100 \(from 0\)"):
+        model.score(folder(new, tmp_path), "y")
+
+
+def test_rows_that_do_not_fit_are_predicted_through_a_store(model):
+    new = pd.concat([data(1)] * 220)
+    small = bigsvm.SVC(gamma=0.3, memory="32MiB").fit(data(), "y", categories="onehot")
+    np.testing.assert_array_equal(small.predict(new), np.tile(model.predict(data(1)), 220))
+
+
+def test_scikit_learn_passes_the_arguments():
+    from sklearn.model_selection import cross_val_score
+
+    frame = data(lacking=True)
+    scores = cross_val_score(
+        bigsvm.SVC(gamma=0.3), frame.drop(columns="y"), frame.y, cv=3,
+        params={"categories": "onehot", "missing": "mean"},
+    )  # fmt: skip
+    assert min(scores) > 0.7
+
+
 @pytest.fixture(scope="module")
 def model():
     return bigsvm.SVC(gamma=0.3).fit(data(), "y", categories="onehot")
@@ -411,8 +449,8 @@ def model():
         (lambda f: f.assign(city=["Ulm", *f.city[1:]]), "'city' has 'Ulm' in row 0 .*'zeros'"),
         (lambda f: f.assign(city=["a" * 10_000_000, *f.city[1:]]), "'city' has 'aaa.* in row 0"),
         (lambda f: f.drop(columns="city"), "there is no column 'city'"),
-        (lambda f: f.assign(city=1), "'city' holds int64, but the training data have words"),
-        (lambda f: f.assign(x="1"), "'x' holds string, but the training data have numbers"),
+        (lambda f: f.assign(city=1), "'city' holds int64, and words in training"),
+        (lambda f: f.assign(x="1"), "'x' holds string, and numbers in training"),
         (lambda f: f.assign(city=[None, *f.city[1:]]), r"missing in 'city' \(1\); train with"),
         (lambda f: f.assign(x=np.nan), r"missing in 'x' \(900\); train with missing='mean'"),
         (lambda f: f[:0], "no rows"),
