@@ -272,6 +272,18 @@ def test_types_of_words(tmp_path):
     np.testing.assert_array_equal(X[:5, 20:], [[1, 0], [0, 1], [0, 0], [0, 1], [0, 1]])
 
 
+def test_none_nan_and_na_are_missing_words_and_an_empty_one_is_a_word(tmp_path):
+    frame = data().assign(city=["Rom", None, np.nan, pd.NA, "", "Bonn"] * 150)
+    store = bigsvm.write_store(
+        tmp_path / "s.zarr", frame, "y", categories="onehot", missing="zero", shuffle=False,
+        missing_indicator=True, layout="dense",
+    )  # fmt: skip
+    assert store.feature_names[1:5] == ("city=", "city=Bonn", "city=Rom", "city=missing")
+    lacks = [0, 0, 0, 1]
+    expected = [[0, 0, 1, 0], lacks, lacks, lacks, [1, 0, 0, 0], [0, 1, 0, 0]] * 150
+    np.testing.assert_array_equal(store.rows.read(0, N)[:, 1:5], expected)
+
+
 def with_column(values, name="city"):
     return data().assign(**{name: values})
 
