@@ -94,8 +94,8 @@ class EvaluatesRows(SharedArguments):
             check_order(order)
         memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
         encoding = self.model_.encoding
-        is_table = is_named(X) or (encoding is not None and is_frame(X))
-        if is_table and not isinstance(X, np.ndarray | RowSource | Store):
+        is_rows = isinstance(X, np.ndarray | RowSource | Store)
+        if not is_rows and (is_named(X) or (encoding is not None and is_frame(X))):
             # Imported here, as rows in memory do not need it.
             from bigsvm.conversion.formats import features_of, has_features
 
