@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from bigsvm.estimators.svr import NuSVR as NuSVR
     from bigsvm.kernels import Kernel as Kernel
     from bigsvm.models import KernelExpansion as KernelExpansion
+    from bigsvm.report.displays import HistoryDisplay as HistoryDisplay
+    from bigsvm.report.displays import SearchDisplay as SearchDisplay
     from bigsvm.selection.cross_validation import cross_validate as cross_validate
     from bigsvm.selection.search_cv import SearchCV as SearchCV
 
@@ -35,6 +37,8 @@ _HOMES = {
     "AdviceWarning": "bigsvm.errors",
     "C_path": "bigsvm.estimators.l2_svc",
     "CrammerSingerSVC": "bigsvm.estimators.crammer_singer",
+    "HistoryDisplay": "bigsvm.report.displays",
+    "SearchDisplay": "bigsvm.report.displays",
     "L2SVC": "bigsvm.estimators.l2_svc",
     "SearchCV": "bigsvm.selection.search_cv",
     "SVC": "bigsvm.estimators.svc",

@@ -33,6 +33,8 @@ COMMANDS = {
     "search": "Search the best parameters, as LIBSVM's grid.py does.",
     "easy": "Convert, scale, search, train and predict at once.",
     "predict": "Predict, and compare with the labels where there are any.",
+    "report": "Write a report of a model or a run as one page for a browser.",
+    "watch": "Show a run that another process trains, from its log.",
     "inspect": "List the training rows whose labels look wrong.",
     "export": "Write a model or a store in the format of another library.",
     "demo": "Train on bundled data, be killed half way, resume, predict.",

@@ -64,6 +64,7 @@ def command(
         results = [result for result, _ in folds_fitted(fits, on_fit=on_fit)]
         told = fit_warnings(results, run.parameters["formulation"])
         session.warn(told, context.command)
+        session.note("Ended", {"n_fits": len(results)})
     _print(results, fits.data.source.n_rows, time.monotonic() - started, json=options.json)
 
 

@@ -39,7 +39,7 @@ def command(
     path = place if is_url(place) else local_path(place, _PLACE)
     if isinstance(path, Path):
         put_back(path)
-    kind = _kind_of(path)
+    kind = kind_of(path)
     if kind == "run":
         record, lines = run_record(Path(path)), run_lines(Path(path))
     elif kind == "store":
@@ -51,7 +51,8 @@ def command(
     say_result(record, lines, json=json)
 
 
-def _kind_of(path: str | Path) -> str:
+def kind_of(path: str | Path) -> str:
+    """Say what is at a path or URL: a store, a model or a run."""
     if isinstance(path, str):
         return "store" if is_far_store(path) else "model"
     if path.is_file():

@@ -176,7 +176,7 @@ def command(
                 on_progress=RowsProgress(session.display, "predicting", rows.rows.n_rows),
             )  # fmt: skip
             has_labels = not has_columns(store, text, trained) or bool(text.label)
-            measures = _predict(trained, rows, decide, target, written, has_labels=has_labels)
+            measures = predicted(trained, rows, decide, target, written, has_labels=has_labels)
             n_rows, costs = rows.rows.n_rows, _costs(workers)
     _print(
         {
@@ -222,7 +222,7 @@ def deciding(
     return partial(model.decide, store.rows, threads=threads, block_bytes=block_bytes, **others)
 
 
-def _predict(
+def predicted(
     model: "KernelExpansion",
     store: "Store",
     decide: "Callable[..., NDArray[np.int64]]",

@@ -73,7 +73,7 @@ class SearchOptions(OptionGroup):
     )  # fmt: skip
     picture: Path | None = given(
         None,
-        "Draw the scores over C and gamma as contours, as LIBSVM's grid.py does (.png, .svg or "
+        "Draw the scores over C and gamma, or over other parameters that differ (.png, .svg or "
         ".pdf); needs matplotlib.",
         callback=local, metavar="FILE",
     )  # fmt: skip
@@ -128,7 +128,9 @@ def command(
     check_used(context, run, checkpoint)
     chosen = _grid(context, run, searched)
     if picture is not None:
-        _check_picture(picture, chosen)
+        from bigsvm.report.pictures import check_picture
+
+        check_picture(picture)
     started = time.monotonic()
     with opened_fits(run, folds, options, checkpoint) as (fits, session):
         from bigsvm.report.describe import model_warnings
@@ -136,6 +138,8 @@ def command(
         from bigsvm.selection.search_cv import fits_of
 
         found = _search(fits, session, chosen, searched.halving, checkpoint)
+        tried = _tried(found)
+        session.note("Searched", {"score": found.score, "points": tried})
         told = fit_warnings(fits_of(found.points), run.parameters["formulation"])
         session.warn(told, context.command)
         if model is not None:
@@ -145,15 +149,19 @@ def command(
             trained.save(model)
             session.warn(model_warnings(trained), context.command)
             session.note("Ended", {"model": model, **best, **trained.certificate})
+        else:
+            session.note("Ended", {"best_params": found.best.parameters, "best_score": found.mean})
         n_rows = fits.data.source.n_rows
     if picture is not None:
-        from bigsvm.report.pictures import draw_contours
-        from bigsvm.selection.grid import mean_score
+        from bigsvm.report.displays import SIZE, SearchDisplay
+        from bigsvm.report.pictures import figure_of, write_figure
 
-        # Of a point with several rounds, the last one counts.
-        means = [mean_score(point.fits, found.score) for point in found.points]
-        places = [(point.parameters["C"], point.parameters["gamma"]) for point in found.points]
-        draw_contours(picture, dict(zip(places, means, strict=True)), title=found.score)
+        figure = figure_of("pictures are drawn")(figsize=SIZE, layout="constrained")
+        SearchDisplay(
+            [point["params"] for point in tried], [point["score"] for point in tried],
+            n_rows=[point["n_rows"] for point in tried], score_name=found.score,
+        ).plot(figure.subplots())  # fmt: skip
+        write_figure(figure, picture, picture.suffix[1:], f"{picture} cannot be written")
     command = train_command(context, run, found.best.parameters, model)
     record = {
         "best_params": found.best.parameters,
@@ -175,6 +183,16 @@ class Found(NamedTuple):
     score: str
     mean: float
     halved: bool
+
+
+def _tried(found: Found) -> list[dict[str, Any]]:
+    """Give what a log tells of a search: each point, its rows, and its mean score."""
+    from bigsvm.selection.grid import mean_score
+
+    return [
+        {"params": p.parameters, "n_rows": p.n_rows, "score": mean_score(p.fits, found.score)}
+        for p in found.points
+    ]
 
 
 def _grid(context: typer.Context, run: Run, options: SearchOptions) -> dict[str, list[Any]]:
@@ -293,24 +311,6 @@ def train_command(context: typer.Context, run: Run, best: dict[str, Any], model:
         elif value is not None:
             words += [option_of(field), str(value)]
     return shlex.join(words)
-
-
-def _check_picture(path: "Path", grid: dict[str, list[Any]]) -> None:
-    """Refuse a picture of other parameters than C and gamma, or of too few values."""
-    from bigsvm.report.pictures import check_picture
-
-    numbers = {
-        name
-        for name in ("C", "gamma")
-        if len(grid.get(name, ())) > 1 and all(isinstance(value, float) for value in grid[name])
-    }
-    others = [name for name, values in grid.items() if len(values) > 1 and name not in numbers]
-    if numbers != {"C", "gamma"} or others:
-        raise ParameterError(
-            "--picture is of at least two numbers for C and for gamma, and of one value for other "
-            "parameters; search these, or leave it out"
-        )
-    check_picture(path)
 
 
 def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:

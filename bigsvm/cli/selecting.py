@@ -64,7 +64,7 @@ def opened_fits(
     parameters = run.training_parameters(None)
     check_parameters(parameters)
     with (
-        opened_session(session_options) as session,
+        opened_session(session_options, checkpoint) as session,
         session.rows_to_train(run, parameters) as store,
     ):
         from bigsvm.estimators.load import estimator_of

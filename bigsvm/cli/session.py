@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -34,6 +34,7 @@ Log = Annotated[
         callback=local,
         metavar="FILE",
         help="Append what happens to a file, one JSON object with the time a line.",
+        show_default="log.jsonl in the folder of --checkpoint",
     ),
 ]
 
@@ -53,20 +54,18 @@ class Session(NamedTuple):
     interruption: Interruption
     display: Display
     show: TrainingProgress
-    log: RunLog | None
+    log: RunLog
     client: Any
     cluster: ClusterOptions
 
     def listen(self, event: events.Event) -> None:
         """Log an event, and show it."""
-        if self.log is not None:
-            self.log(event)
+        self.log(event)
         self.show(event)
 
     def listen_to_many(self, event: events.Event) -> None:
         """Log an event of one of many fits; of these only what moves is shown."""
-        if self.log is not None:
-            self.log(event)
+        self.log(event)
         if not isinstance(event, events.Planned | events.Swept) and not (
             isinstance(event, events.Checkpointed) and not self.display.is_asked
         ):
@@ -74,8 +73,7 @@ class Session(NamedTuple):
 
     def note(self, event: str, record: dict[str, Any]) -> None:
         """Write a line of the log, if there is one."""
-        if self.log is not None:
-            self.log.write(event, record)
+        self.log.write(event, record)
 
     def warn(self, sentences: Iterable[str], command: Any) -> None:  # noqa: ANN401 (of Click)
         """Show warnings, with the options of a command in place of parameters."""
@@ -116,15 +114,14 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def opened_session(options: SessionOptions) -> Iterator[Session]:
-    """Open what a command has while it runs."""
+def opened_session(options: SessionOptions, checkpoint: Path | None = None) -> Iterator[Session]:
+    """Open what a command has while it runs; without --log, its checkpoint has the log."""
     from bigsvm.report.run_log import RunLog
 
-    path = options.log
     with (
         Interruption() as interruption,
         Display(quiet=options.quiet, times_asked=interruption.times_asked) as display,
-        nullcontext() if path is None else RunLog(path, warn=display.warn) as run_log,
+        RunLog(options.log, checkpoint, warn=display.warn) as run_log,
         opened_client(options, display, interruption) as client,
     ):
         show = TrainingProgress(display)

@@ -37,6 +37,7 @@ from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import PANELS, STOPPING, declaration_of, option_of
 from bigsvm.parameters.formulations import BALLS
+from bigsvm.report.text import peak_rss_bytes
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
@@ -199,7 +200,7 @@ def _train(
     check_model_path(path)
     folders = {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder}
     check_apart((run.source,), {"MODEL": path, "--log": options.log}, folders)
-    with opened_session(options) as session:
+    with opened_session(options, checkpoint) as session:
         if isinstance(path, Path) and path.exists() and not names_model:
             session.display.line(f"{path} will be replaced when the run ends")
 
@@ -225,7 +226,8 @@ def _train(
             session.display.line(f"the model is not certified: {reason.sentence}")
         resume = None if checkpoint is None else resume_command(checkpoint, run, reason)
         session.warn(model_warnings(trained, resume=resume), context.command)
-        session.note("Ended", {"model": str(path), **trained.certificate})
+        peak = {"peak_rss_bytes": peak_rss_bytes()}
+        session.note("Ended", {"model": str(path), **trained.certificate, **peak})
     _print(trained, path, n_rows, json=options.json)
     failed = not (reason.is_uncertified or trained.certificate["converged"])
     return session.interruption.exit_code, failed
@@ -250,7 +252,6 @@ def _print(model: "KernelExpansion", path: str | Path, n_rows: int, *, json: boo
         certificate_lines,
         classes_text,
     )
-    from bigsvm.report.text import peak_rss_bytes
 
     record = {
         **model.certificate,

@@ -24,6 +24,8 @@ PANELS = {
     "search": ["Arguments", "Search", "Folds", "Cluster", "Options"],
     "easy": ["Arguments", "Problem", "Search", "Options"],
     "predict": ["Arguments", "Cluster", "Options"],
+    "report": ["Arguments", "Options"],
+    "watch": ["Arguments", "Options"],
     "inspect": ["Arguments", "Options"],
     "export": ["Arguments", "Options"],
     "demo": ["Options"],

@@ -89,6 +89,10 @@ TABLE = {
         Output("predict store model -q -o X"),
         Output("predict rows model -q -o X --overwrite", file=REPLACED),
     ],
+    ("report", "output"): [
+        Output("report model -q -o X --test rows"),
+        Output("report model -q -o X --overwrite", file=REPLACED),
+    ],
     ("inspect", "image"): [
         Output("inspect multi store --side 2 -q --image X"),
         Output("inspect multi store --side 2 -q --image X --overwrite", file=REPLACED),
@@ -101,7 +105,7 @@ TABLE = {
 """Commands of each output of each command."""
 READ = {
     "sources", "store", "like", "place", "model", "resume", "folds", "groups", "scheduler_file",
-    "source", "range_file", "train", "test",
+    "source", "range_file", "train", "test", "log",
 }  # fmt: skip
 """Arguments and options that are read, unless `TABLE` has them for the command."""
 NOTHING_REPLACED = {"cache_dir", "checkpoint", "folder"}

@@ -187,7 +187,7 @@ def test_a_disk_that_is_full_at_a_save_is_one_line_and_leaves_nothing_half(
     words = ("train", many / "many.zarr", tmp_path / "m", *LITTLE, "--checkpoint", folder)
     assert "No space left on device" in error_of(*words)
     assert not (tmp_path / "m").exists()
-    assert sorted(path.name for path in folder.iterdir()) == ["lock", "run.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "log.jsonl", "run.json"]
 
 
 class TestRunsOfEstimators:
