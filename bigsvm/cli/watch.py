@@ -7,9 +7,10 @@ import typer
 
 from bigsvm.cli.options import local
 from bigsvm.cli.outputs import say
+from bigsvm.declared import is_kind
 from bigsvm.errors import DataError
 from bigsvm.report.progress import Display, TrainingProgress
-from bigsvm.report.run_log import NAME, Noted, read_log
+from bigsvm.report.run_log import FREQUENT, NAME, Noted, follow_log
 from bigsvm.report.text import number
 from bigsvm.training.result import StopReason
 
@@ -34,20 +35,24 @@ def command(
     """
     path = place / NAME if place.is_dir() else place
     if not path.exists():
-        raise DataError(
-            f"{path}: there is no such log; a run begun with --checkpoint or --log has one"
-        )
-    last = None
+        raise DataError(f"{path}: no such log; a run with --checkpoint or --log has one")
+    last, is_past, moved = None, True, None
     with Display(quiet=False) as display:
         show = TrainingProgress(display)
-        for line in read_log(path, follow=True):
-            last = line
-            if not isinstance(line, Noted):
+        for line in follow_log(path):
+            last = last if line is None else line
+            if is_past and isinstance(line, FREQUENT):
+                moved = line  # the pace of what is past cannot be told
+            elif line is None:
+                if is_past and moved is not None:
+                    show(moved)
+                is_past = False
+            elif not isinstance(line, Noted):
                 show(line)
-            elif line.name == "Fitted" and isinstance(line.record.get("scores"), dict):
+            elif line.name == "Fitted" and is_kind(line.record.get("scores"), {str: float}):
                 scores = line.record["scores"].items()
                 words = ", ".join(f"{name} {number(score)}" for name, score in scores)
-                display.line(f"fit of fold {line.record.get('fold')}: {words}")
+                display.line(f"fit of a fold: {words}")
     say(_end(last))
 
 

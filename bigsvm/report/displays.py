@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numbers import Real
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    _Order: TypeAlias = tuple[int, float, str]
+
 SIZE = (8.0, 5.5)
 """Width and height of a picture in inches."""
 MOST_LABELS = 12
 """Most values beside an axis of a search."""
+_SMALLEST = 16
+"""Points of a square on a side below which it has no number in it."""
 _MOST_MARKED = 60
 """Most entries of a history that are marked by dots."""
 _LINE = 80
@@ -179,35 +183,37 @@ class SearchDisplay:
             raise ParameterError("no point of the search has a score; there is nothing to draw")
         self.best_ = int(np.nanargmax(last))
         names = self._axes()
-        at = [(point.get(names[0]), point.get(names[1])) for point in self.params]
+        at = [tuple(_order(point.get(name)) for name in names) for point in self.params]
         sizes, numbers = np.unique(self.n_rows, return_counts=True)
         of_most = sizes[len(sizes) - 1 - numbers[::-1].argmax()]
-        drawn: dict[tuple[Any, Any], float] = {}
+        drawn: dict[tuple[_Order, ...], float] = {}
         for place in np.flatnonzero(self.n_rows == of_most).tolist():
             drawn[at[place]] = float(np.fmax(drawn.get(at[place], np.nan), self.scores[place]))
         self.ax_ = ax = _axes_of(ax)
         self.figure_ = ax.figure
         across, up = (
-            _places(axis, name, {point[k] for point in drawn})
+            _places(axis, name, {point[k] for point in at})
             for k, (axis, name) in enumerate(zip((ax.xaxis, ax.yaxis), names, strict=True))
         )
         side = min(60.0, 330 / len(across), 260 / len(up))  # in points
         xy = np.array([(across[x], up[y]) for x, y in drawn])
         image = ax.scatter(*xy.T, c=list(drawn.values()), s=side**2, marker="s")
         for place, value in zip(xy, drawn.values(), strict=True):
+            if side < _SMALLEST:
+                break
             is_dark = np.isfinite(value) and image.norm(value) < 0.5
             words = number(value, 3) if np.isfinite(value) else "none"
             look = {"color": "white" if is_dark else "black", "fontsize": min(10.0, side / 4)}
             ax.annotate(words, place, ha="center", va="center", **look)
-        star = {"xytext": (0, side / 3), "textcoords": "offset points", "fontsize": side / 3}
         x, y = at[self.best_]
-        ax.annotate("★", (across[x], up[y]), ha="center", va="center", color="red", **star)
+        ax.annotate(
+            "★", (across[x], up[y]), (0, side / 3), textcoords="offset points", ha="center",
+            va="center", color="red", fontsize=max(9.0, side / 3),
+        )  # fmt: skip
         ax.margins(0.12)
         self.figure_.colorbar(image, ax=ax, label=_word(self.score_name))
-        words = ", ".join(
-            f"{name} {_word(value)}" for name, value in self.params[self.best_].items()
-        )
-        title = f"best {_word(self.score_name)} {number(last[self.best_])}: {words}"
+        named = [f"{name} {_word(value)}" for name, value in self.params[self.best_].items()]
+        title = f"best {_word(self.score_name)} {number(last[self.best_])}: {', '.join(named)}"
         title = "\n".join(wrap(title, _LINE, max_lines=3))
         if len(sizes) > 1:
             title += f"\n★ on {count(int(sizes[-1]))} rows, drawn scores on {count(int(of_most))}"
@@ -231,16 +237,16 @@ def _axes_of(ax: Any) -> Any:  # noqa: ANN401 (of matplotlib)
     return plt.subplots(figsize=SIZE, layout="constrained")[1] if ax is None else ax
 
 
-def _places(axis: Any, name: str, values: set[Any]) -> dict[Any, float]:  # noqa: ANN401 (likewise)
+def _places(axis: Any, name: str, values: set[_Order]) -> dict[_Order, int]:  # noqa: ANN401
     """Label an axis of the picture of a search; returns where each value is."""
-    ordered = sorted(values, key=_order)
-    labels, step = (
-        [_word(value) if name else "" for value in ordered],
-        -(-len(ordered) // MOST_LABELS),
-    )
+    ordered = sorted(values)
+    step = -(-len(ordered) // MOST_LABELS)
     axis.set_label_text(_word(name))
-    axis.set_ticks(range(0, len(ordered), step), labels[::step])
-    return {value: float(place) for place, value in enumerate(ordered)}
+    labels = [_shown(value) if name else "" for value in ordered[::step]]
+    axis.set_ticks(range(0, len(ordered), step), labels)
+    if axis.axis_name == "x" and len(labels) > MOST_LABELS // 2:
+        axis.set_tick_params(rotation=45)
+    return {value: place for place, value in enumerate(ordered)}
 
 
 def plain(text: str) -> str:
@@ -250,12 +256,15 @@ def plain(text: str) -> str:
 
 def _word(value: object) -> str:
     """Show a value or a name beside an axis."""
-    order = _order(value)
-    return plain(shortened(str(value), _MOST_WORD)) if order[0] else f"{order[1]:.3g}"
+    return _shown(_order(value))
 
 
-def _order(value: object) -> tuple[int, float, str]:
-    """Order numbers before words, True and False."""
+def _shown(order: _Order) -> str:
+    return plain(shortened(order[2], _MOST_WORD)) if order[0] else f"{order[1]:.4g}"
+
+
+def _order(value: object) -> _Order:
+    """Return a key that can be hashed, and by which numbers come before words, True and False."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return 1, 0.0, str(value)
     return 0, float(value), ""

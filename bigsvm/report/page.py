@@ -46,7 +46,9 @@ _SAME = ("objective", "gap", "n_iter", "seconds")
 """Entries of a certificate by which a log knows a model."""
 _SEARCHED = {
     "score": str,
-    "points": [{"params": dict, "n_rows": int, "score": (FINITE, None)}],
+    "points": [
+        {"params": {str: (FINITE, str, bool, None)}, "n_rows": int, "score": (FINITE, None)}
+    ],
 }
 """Fields of the line of a log that a search writes at its end."""
 # The page may load nothing, whatever was written into it.
@@ -300,8 +302,8 @@ def compared_section(
 
     yield table([("rows", f"{count(measures['n_rows'])}, of {rows}"), *quality_lines(measures)])
     if "mean_squared_error" in measures:
-        plot = PredictionErrorDisplay(y_true=true, y_pred=values).plot
-        yield drawn(plot, "Targets less predictions, beside the predictions")
+        plot = partial(PredictionErrorDisplay.from_predictions, true, values, random_state=0)
+        yield drawn(plot, "Targets less predictions, of at most 1 000 rows", subsample=1000)
     if true is None or "classes" not in measures:
         return
     labels, known = [each["label"] for each in measures["classes"]], true >= 0

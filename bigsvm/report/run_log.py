@@ -143,10 +143,19 @@ def is_log(path: Path) -> bool:
     return False
 
 
-def read_log(path: Path, *, follow: bool = False) -> Iterator[events.Event | Noted]:
-    """Read a log; with `follow` also what is added as long as a process writes it.
+def read_log(path: Path) -> Iterator[events.Event | Noted]:
+    """Read a log, without a last line that is cut and lines that `RunLog` does not write.
 
-    A last line that is cut, and lines that `RunLog` does not write, are left out.
+    Raises
+    ------
+    ParameterError
+        The file is no log, or cannot be read.
+    """
+    return (line for line in follow_log(path, wait=False) if line is not None)
+
+
+def follow_log(path: Path, *, wait: bool = True) -> Iterator[events.Event | Noted | None]:
+    """Read a log, and what is added as long as a process writes it; None is that there is no more.
 
     Raises
     ------
@@ -157,13 +166,14 @@ def read_log(path: Path, *, follow: bool = False) -> Iterator[events.Event | Not
         raise ParameterError(f"{path} is not there, or is not the log of a run; check the path")
     with open_regular(path, follow_links=True) as file:
         while True:
-            is_written = follow and _is_written(file)
+            is_written = wait and _is_written(file)
             while (text := file.readline()).endswith(b"\n"):
                 if (line := _line(text)) is not None:
                     yield line
             if not is_written:  # before these lines were read
                 return
             file.seek(-len(text), 1)
+            yield None
             time.sleep(EVERY / 2)
 
 

@@ -9,6 +9,7 @@ import subprocess
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from command_line import LITTLE, answer, error_of, run_here, two_clouds
@@ -68,11 +69,12 @@ def folder(tmp_path_factory):
     rng = np.random.default_rng(0)
     X, y = two_clouds(400)
     names = np.where(y > 0, SCRIPT, "</title>" + "long " * 40)
+    columns = [f"<img src=x onerror=alert({k})>" for k in range(6)]
     iris = load_iris(return_X_y=True)
     diabetes = load_diabetes(return_X_y=True)
     order = rng.permutation(150)
     for name, rows, labels in (
-        ("two", X, names),
+        ("two", pd.DataFrame(X, columns=columns), names),
         ("three", iris[0][order], np.array(["a", SCRIPT, "c"])[iris[1][order]]),
         ("targets", *diabetes),
         ("one", X, np.where(np.arange(400) % 20 == 0, -1.0, 1.0)),
@@ -98,6 +100,7 @@ def test_a_page_has_the_parameters_and_the_certificate(folder, tmp_path):
     assert page.tables["C"] == "2.0"
     assert page.tables["gamma"] == "0.3"
     assert "nu" not in page.tables
+    assert page.tables["column names"].startswith("<img src=x onerror=alert(0)>, <img")
     assert page.tables["rows trained on"] == "200"
     assert page.tables["support vectors"].startswith(f"{certificate['n_support']},")
     words = " ".join(page.texts)
@@ -206,12 +209,13 @@ def test_a_run_that_was_killed_is_told_as_far_as_its_log_goes(run, tmp_path):
 def test_lines_that_no_run_has_written_are_left_out(tmp_path):
     swept = {"event": "Swept", "sweep": 1, "gap": 0.5, "tol": 0.001, "objective": 1.0}
     swept |= {"n_support": 1, "n_bounded": 0, "seconds": 1.0, "cpu_idle": None}
-    log = tmp_path / "log"
+    log, point = tmp_path / "log", {"n_rows": 1, "score": 1}
     lines = [
         swept, {**swept, "sweep": 2, "gap": None, "objective": None}, {**swept, "gap": "x"},
         {**swept, "sweep": 3, "gap": 0.1}, {**swept, "seconds": None}, {**swept, "sweep": -1e400},
         {"event": "Swept"}, {"event": ["x"]}, {"event": "Hooks"},
         {"event": "Searched", "points": 3},
+        {"event": "Searched", "score": "x", "points": [{**point, "params": {"C": [1]}}]},
         {"event": "Planned", "n_rows": 1, "projected": {"<b>": "x"}}, {**swept, "others": 1},
     ]  # fmt: skip
     text = "".join(json.dumps({"time": "2026", **line}) + "\n" for line in lines)

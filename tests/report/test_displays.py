@@ -138,6 +138,8 @@ def test_of_points_that_differ_in_a_third_parameter_the_best_is_drawn():
         ([{"C": 2.0**k, "gamma": 3.0**-k} for k in range(60)], np.linspace(0, 1, 60)),
         ([{"C": C, "gamma": g} for C in range(1, 12) for g in range(1, 11)], np.arange(110)),
         ([{"C": 1}], [-1e9]),
+        ([{"C": {0: value}, "k": [1]} for value in range(3)], [1, 2, 3]),
+        ([{"C": C} for C in range(1000)], np.arange(1000)),
         ([{"C": 1}, {"C": 2}], [np.nan, -np.inf]),
         ([], []),
         ([{}], [1]),
