@@ -222,7 +222,7 @@ class SearchDisplay:
 
     def _axes(self) -> list[str]:
         """Name the two parameters that differ, C and gamma first; of one, the second is empty."""
-        known = sorted({name for point in self.params for name in point}, key=_order_of_names)
+        known = sorted({name for point in self.params for name in point}, key=_rank)
         differ = [n for n in known if len({_order(point.get(n)) for point in self.params}) > 1]
         if not known:
             raise ParameterError("the points of the search have no parameters; there are no axes")
@@ -270,5 +270,5 @@ def _order(value: object) -> _Order:
     return 0, float(value), ""
 
 
-def _order_of_names(name: str) -> tuple[bool, bool, str]:
+def _rank(name: str) -> tuple[bool, bool, str]:
     return name != "C", name != "gamma", name

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import json
 import math
 import warnings
 from functools import partial
@@ -26,9 +27,9 @@ from bigsvm.report.displays import SIZE, HistoryDisplay, SearchDisplay, plain
 from bigsvm.report.pictures import figure_of
 from bigsvm.report.quality import quality_lines
 from bigsvm.report.run_log import Noted, read_log
-from bigsvm.report.text import count, label_text, number, plural
+from bigsvm.report.text import as_json, count, label_text, number, plural
 from bigsvm.training import events
-from bigsvm.training.result import StopReason, finite_or_none
+from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -155,18 +156,17 @@ def certificate_words(
     certificate: Mapping[str, Any], n_rows: int | None, formulation: str
 ) -> Iterator[str]:
     """Say in sentences what training has proved, and what not."""
-    if "stop_reason" not in certificate:
+    if not {"converged", "stop_reason", "tol", "n_support"} <= certificate.keys():
         yield "There is no certificate: it is not known how good the solution is."
         return
-    if certificate.get("converged"):
+    if certificate["converged"]:
         yield "Training has converged: the solution is as good as the tolerance asks for."
     else:
         yield f"Training has not converged: {StopReason(certificate['stop_reason']).sentence}."
-    gap, tol = certificate.get("gap"), certificate.get("tol")
-    if gap is not None and tol is not None:
+    if (gap := certificate.get("gap")) is not None:
         yield (
             f"A pass over all rows has found a {gap_name(formulation)} of {number(gap, 3)}, which "
-            f"had to be at most {tol:g}; 0 is an exact solution."
+            f"had to be at most {certificate['tol']:g}; 0 is an exact solution."
         )
     objective, above = certificate.get("objective"), certificate.get("duality_gap")
     if objective is not None and above is not None:
@@ -175,10 +175,8 @@ def certificate_words(
             f"The dual objective is {number(objective, 10)}. The best possible one is at most "
             f"{number(max(above, 0), 3)} larger{share}."
         )
-    if certificate.get("n_support") is not None:
-        of_rows = "" if n_rows is None else f" of {count(n_rows)} rows"
-        n_support = plural(certificate["n_support"], "support vector")
-        yield f"The model consists of {n_support}{of_rows}."
+    of_rows = "" if n_rows is None else f" of {count(n_rows)} rows"
+    yield f"The model consists of {plural(certificate['n_support'], 'support vector')}{of_rows}."
 
 
 class RunTold(NamedTuple):
@@ -208,7 +206,7 @@ def told_by(log: Path, model: KernelExpansion | None) -> RunTold:
     for line in read_log(log):
         if isinstance(line, events.Planned):
             planned, ended = line, None
-            entries = entries if line.resumed_sweeps else {}
+            entries = {k: e for k, e in entries.items() if k <= line.resumed_sweeps}
         elif isinstance(line, events.Swept):
             entries[line.sweep], tol = line, line.tol
         elif isinstance(line, events.PairsUnderWay) and line.done:
@@ -231,9 +229,8 @@ def told_by(log: Path, model: KernelExpansion | None) -> RunTold:
 
 def is_of(ended: Mapping[str, Any], model: KernelExpansion) -> bool:
     """Whether the end of a run that a log tells of has led to this model."""
-    known = {name: model.certificate.get(name) for name in _SAME}
-    plain = {name: finite_or_none(v) if isinstance(v, float) else v for name, v in known.items()}
-    return bool(model.certificate) and all(ended.get(name) == plain[name] for name in _SAME)
+    known = json.loads(as_json({name: model.certificate.get(name) for name in _SAME}))
+    return bool(model.certificate) and known.items() <= ended.items()
 
 
 def _history(entries: Mapping[int, events.Swept | events.PairsUnderWay]) -> dict[str, Any]:

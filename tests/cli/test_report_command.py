@@ -16,6 +16,7 @@ from command_line import LITTLE, answer, error_of, run_here, two_clouds
 from sklearn.datasets import load_diabetes, load_iris
 
 import bigsvm
+from bigsvm.report.page import told_by
 from bigsvm.report.run_log import RunLog
 from bigsvm.training import events
 
@@ -315,3 +316,22 @@ def test_a_browser_shows_the_page_and_runs_nothing_of_it(folder, tmp_path, name)
     dumped = subprocess.run(dump, check=True, capture_output=True, timeout=300).stdout
     assert len(re.findall(b"<img ", dumped)) == n_pictures
     assert b"<script>" not in dumped
+
+
+def test_sweeps_of_another_run_in_the_log_are_not_of_this_curve(tmp_path):
+    def swept(sweep, gap):
+        return events.Swept(sweep, gap, 1e-3, 1.0, 3, 2, 1.0, None)
+
+    def planned(resumed):
+        return events.Planned(5, 2, 5, {"rows": 10}, resumed)
+
+    with RunLog(tmp_path / "log", warn=print) as log:
+        for event in (planned(0), swept(1, 9.0), swept(2, 8.0), swept(3, 7.0)):
+            log(event)
+        for event in (planned(1), swept(2, 5.0)):  # resumed from a checkpoint after sweep 1
+            log(event)
+    assert told_by(tmp_path / "log", None).history["gap"].tolist() == [9.0, 5.0]
+    with RunLog(tmp_path / "log", warn=print) as log:
+        for event in (planned(0), swept(1, 4.0), swept(2, 3.0)):
+            log(event)
+    assert told_by(tmp_path / "log", None).history["gap"].tolist() == [4.0, 3.0]
