@@ -96,7 +96,7 @@ class HistoryDisplay:
             ax.set_xlim(places[0] - 1, places[0] + 1)
         if self.tol is not None:
             ax.axhline(self.tol, color="tab:blue", linestyle=":", label=f"tol {self.tol:g}")
-            ax.legend(loc="upper right")
+            ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False)  # above the curves
         # A gap may be 0 or below.
         scale = {} if (gap > 0).all() else {"linthresh": (self.tol or 1e-3) / 10}
         ax.set_yscale("symlog" if scale else "log", **scale)

@@ -87,12 +87,12 @@ def escaped(text: object) -> str:
 
 def table(lines: Iterable[tuple[str, object]]) -> str:
     """Make a table of names and values; lines without a value (None) are left out."""
-    rows = (
+    rows = [
         f"<tr><th scope='row'>{escaped(name.strip())}</th><td>{escaped(value)}</td></tr>"
         for name, value in lines
         if value is not None
-    )
-    return f"<table>{''.join(rows)}</table>"
+    ]
+    return f"<table>{''.join(rows)}</table>" if rows else ""
 
 
 def paragraphs(sentences: Iterable[str], kind: str = "") -> str:

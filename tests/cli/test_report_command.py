@@ -293,6 +293,7 @@ def test_many_classes_of_long_names(tmp_path, n_classes):
     page = page_of(tmp_path / "m", "--test", tmp_path / "x.zarr", folder=tmp_path)
     assert page.tables["accuracy"].startswith("100.0000%")
     assert len(page.pictures) == (n_classes == 40)
+    assert "Parameters" not in page.texts  # as the model has none
 
 
 @pytest.mark.slow
