@@ -10,6 +10,7 @@ import bigsvm.processors as _processors  # noqa: F401 (imported for that effect)
 from bigsvm.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from bigsvm.changes.append import append as append
     from bigsvm.conversion.from_arrays import write_store as write_store
     from bigsvm.conversion.from_text import convert as convert
     from bigsvm.conversion.scaling import scale_store as scale_store
@@ -49,6 +50,7 @@ _HOMES = {
     "OneClassSVM": "bigsvm.estimators.one_class",
     "Kernel": "bigsvm.kernels",
     "KernelExpansion": "bigsvm.models",
+    "append": "bigsvm.changes.append",
     "convert": "bigsvm.conversion.from_text",
     "load": "bigsvm.estimators.load",
     "cross_validate": "bigsvm.selection.cross_validation",

@@ -36,6 +36,8 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _RENAME_SWAP = 2
 """Constants of Linux's renameat2 and of macOS's renamex_np."""
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
+"""Errors of a file system that does not make a hard link."""
 _SYNC_THREADS = 8
 """Threads that wait for the disk; more wait hardly less."""
 _MOST_LINKS = 40
@@ -157,6 +159,16 @@ def exchange(first: Path, second: Path) -> bool:
     if error:
         raise OSError(error, os.strerror(error), str(first), None, str(second))
     return True
+
+
+def link_or_copy(path: Path, new: Path) -> None:
+    """Give a file that is never written again another name; copies it where that cannot be."""
+    try:
+        os.link(path, new)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(path, new)
 
 
 def begin_sync(file: BinaryIO, start: int, n_bytes: int) -> None:

@@ -19,8 +19,8 @@ STEPS = (
 """Functions before which a process is killed."""
 
 
-def killed_at_every_step(work, *, also=()):
-    """Do some work in child processes, each of which is killed one step later than the last.
+def killed_at_every_step(work, *, also=(), every=1):
+    """Do some work in child processes, each of which is killed `every` steps later than the last.
 
     Yields the number of steps that a child has done before it was killed, until one ends by itself.
 
@@ -32,7 +32,7 @@ def killed_at_every_step(work, *, also=()):
         Functions that are steps as well.
     """
     steps = [*STEPS, *also]
-    for n in itertools.count():
+    for n in itertools.count(step=every):
         with warnings.catch_warnings():
             # Python 3.12 warns of forks beside threads.
             warnings.simplefilter("ignore", DeprecationWarning)

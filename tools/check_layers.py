@@ -48,6 +48,7 @@ ORDER = (
     "one_vs_one",
     "models",
     "interchange",
+    "changes",
     "papers",
     "fit",
     "report",
@@ -60,10 +61,12 @@ ORDER = (
 """Lowest first; a layer is a module or a folder of bigsvm/."""
 
 WINGS = {
+    "changes": frozenset({"estimators.base", "cli"}),
     "conversion": frozenset(
         {
             "estimators.evaluation",
             "estimators.training_rows",
+            "changes",
             "interchange",
             "report",
             "selection",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import show_bytes
-from bigsvm.cli.inputs import check_text_options
+from bigsvm.cli.inputs import check_text_options, load_model
 from bigsvm.cli.options import (
     ROWS,
     OptionGroup,
@@ -44,6 +44,7 @@ from bigsvm.training.result import StopReason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
 
 UNCONVERGED_CODE = 3
@@ -97,6 +98,15 @@ def command(
             help="Go on with the run in this checkpoint folder, which knows the rest.",
         ),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--start",
+            callback=local,
+            metavar="MODEL",
+            help="Start from a model of these rows, or of the store before rows were appended.",
+        ),
+    ] = None,
     options: SessionOptions,
     training: TrainingOptions,
     fail_unconverged: Annotated[
@@ -122,6 +132,7 @@ def command(
       bigsvm train train.zarr model.safetensors --memory 4GB --checkpoint run --max-time 8h
       bigsvm train --resume run
       bigsvm train --resume run --scheduler tcp://10.0.0.5:8786
+      bigsvm train train.zarr new.safetensors --C 10 --gamma 0.05 --start model.safetensors
       bigsvm train houses.parquet model.safetensors --formulation eps-svr --label price
       bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
@@ -129,8 +140,8 @@ def command(
     """
     checkpoint = training.checkpoint
     if resume is not None:
-        if checkpoint is not None or (model is not None and not is_url(model)):
-            raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
+        if checkpoint is not None or start is not None or not (model is None or is_url(model)):
+            raise typer.BadParameter("--resume needs neither MODEL, --checkpoint nor --start")
         values = {**training.values, **of_run(read)}
         changes = {name: value for name, value in values.items() if is_given(context, name)}
         run, checkpoint = Run.load(resume, own=True).updated(changes), resume
@@ -143,7 +154,9 @@ def command(
     if checkpoint is not None:
         check_is_read_again(run.source)
     check_used(context, run, checkpoint)
-    code, failed = _train(context, run, checkpoint, options, names_model=resume is None)
+    code, failed = _train(
+        context, run, checkpoint, options, names_model=resume is None, start=start
+    )
     raise typer.Exit(UNCONVERGED_CODE if failed and fail_unconverged and not code else code)
 
 
@@ -185,6 +198,7 @@ def _train(
     options: SessionOptions,
     *,
     names_model: bool,
+    start: Path | None,
 ) -> tuple[int, bool]:
     """Train, write the model and report the result.
 
@@ -211,6 +225,7 @@ def _train(
             session.listen(event)
 
         with session.rows_to_train(run, parameters) as opened_store:
+            first = None if start is None else _model_to_start_from(start, opened_store)
             with _saying_how_to_resume(run, checkpoint):
                 trained = train_model(
                     opened_store.rows,
@@ -218,6 +233,7 @@ def _train(
                     opened_store.sample_weight(),
                     parameters,
                     session.hooks(listener),
+                    start=first,
                 )
             n_rows = opened_store.rows.n_rows
         trained.save(path)
@@ -231,6 +247,13 @@ def _train(
     _print(trained, path, n_rows, json=options.json)
     failed = not (reason.is_uncertified or trained.certificate["converged"])
     return session.interruption.exit_code, failed
+
+
+def _model_to_start_from(path: Path, store: "Store") -> "KernelExpansion":
+    """Read a model, and give its support vectors the places that they have in a store."""
+    from bigsvm.changes.start import continued
+
+    return continued(load_model(path), store)
 
 
 @contextmanager

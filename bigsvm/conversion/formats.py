@@ -201,6 +201,11 @@ def opened(source: Any, asked: Asked) -> Batches | array_files.Arrays:
     return door.open(paths, asked)
 
 
+def chooses_columns(source: Any) -> bool:
+    """Whether the columns of a source that a door opens are chosen by their names."""
+    return _door_of(source)[0].has_columns
+
+
 def _door_of(source: Any) -> tuple[Door, Any]:
     """Return the door of a source, and the paths of its files if it has some."""
     head, paths = b"", source

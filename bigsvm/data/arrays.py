@@ -70,6 +70,20 @@ class ArrayWriter:
         self._most_waiting = max(0, min(most, 2 * default_threads()))
         self._waiting: deque[tuple[NDArray[Any], Future[tuple[bytes, str]]]] = deque()
 
+    def keep(self, folder: Path, spec: ArraySpec, hashes: Sequence[str]) -> int:
+        """Begin with the whole shards of another array, and return how many rows they have.
+
+        They are not decoded. There are none if its chunks or shards have another size.
+        """
+        own = self._spec
+        if (spec.chunk_rows, spec.chunks_per_shard) != (own.chunk_rows, own.chunks_per_shard):
+            return 0
+        n_shards = spec.shape[0] // (own.chunk_rows * own.chunks_per_shard)
+        self._shards.keep(folder, n_shards)
+        self._hashes += hashes[: n_shards * own.chunks_per_shard]
+        self._n_written = n_shards * own.chunks_per_shard * own.chunk_rows
+        return self._n_written
+
     def append(self, values: NDArray[Any]) -> None:
         """Append rows."""
         while len(values):
@@ -129,14 +143,24 @@ class VerifiedArray:
 
     The chunk read last is kept, as blocks rarely end where chunks do. May be used from several
     threads. `where` is what messages call the array; `hashes` has that of each chunk.
+    `check_current` raises an error if the store has been replaced, where a chunk is another one.
     """
 
-    def __init__(self, place: Place, where: str, spec: ArraySpec, hashes: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        where: str,
+        spec: ArraySpec,
+        hashes: tuple[str, ...],
+        *,
+        check_current: Callable[[], None] = lambda: None,
+    ) -> None:
         self.spec = spec
         self.is_far = place.is_far
         self._chunks = StoredChunks(place, spec)
         self._where = where
         self._hashes = hashes
+        self._check_current = check_current
         self._last: tuple[int, NDArray[Any]] | None = None
         self._lock = Lock()
         self._bytes_read = 0
@@ -198,6 +222,7 @@ class VerifiedArray:
         except DataCorruptionError:
             # What comes from far is damaged if it is so twice.
             if not self.is_far:
+                self._check_current()
                 raise
             self._chunks.forget()
             self._verified(first, stop, out)

@@ -151,6 +151,7 @@ ATTRIBUTES = {
     **dict.fromkeys(("feature_names", "class_names"), ([str], None)),
     "encoding": (ENCODING, None),
     **dict.fromkeys(("listed_columns", "scaler_columns"), (int, None)),
+    "earlier": ([[Within(1, 2**63 - 1, is_whole=True), str]], None),
 }
 """Fields of the record of a store. Those that may be None may be absent."""
 
@@ -167,6 +168,8 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
     values["manifest"] = {path: tuple(hashes) for path, hashes in values["manifest"].items()}
     if values["label_counts"] is not None:
         values["label_counts"] = tuple((float(label), n) for label, n in values["label_counts"])
+    if values["earlier"] is not None:
+        values["earlier"] = tuple((n, rows) for n, rows in values["earlier"])
     a = StoreAttributes(**values)
     if a.n_rows < 1 or a.n_columns < 1 or a.n_nonzero > a.n_rows * a.n_columns:
         raise ValueError(

@@ -48,10 +48,11 @@ if TYPE_CHECKING:
 
     from bigsvm.encoding import Encoding
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Read up to this, and written as low as possible. 2 has a scaler: who reads no more than 1 would
 train models on scaled rows that do not know it. 3 lists columns: who reads no more than 2 would
-look for those of all."""
+look for those of all. 4 has appended rows: who reads no more than 3 would take the first rows for
+a sample of all."""
 KEY = "bigsvm"
 DENSE, CSR = "dense", "csr"
 
@@ -173,6 +174,9 @@ class StoreAttributes:
     listed_columns, scaler_columns : int or None
         Numbers of columns that the statistics and the scaler list; None, and then not written, if
         they have all columns.
+    earlier : tuple of (n_rows, rows_fingerprint) or None
+        Stores that rows were appended to, the oldest first: the first rows are theirs. None, and
+        then not written, of a store that was written at once.
     """
 
     format_version: int
@@ -197,6 +201,7 @@ class StoreAttributes:
     encoding: Encoding | None = None
     listed_columns: int | None = None
     scaler_columns: int | None = None
+    earlier: tuple[tuple[int, str], ...] | None = None
 
     @property
     def has_weights(self) -> bool:
@@ -309,7 +314,8 @@ def attributes_to_json(attributes: StoreAttributes) -> dict[str, Any]:
     """Return the record under `KEY`, with its checksum and ``complete``, which makes it a store."""
     # Through JSON, so that the checksum is that of what is read back (lists, not tuples).
     record: dict[str, Any] = json.loads(json.dumps(asdict(attributes)))
-    for name in ("feature_names", "class_names", "encoding", "listed_columns", "scaler_columns"):
+    names = ("feature_names", "class_names", "encoding", "listed_columns", "scaler_columns")
+    for name in (*names, "earlier"):
         if record[name] is None:
             del record[name]
     return {**record, "checksum": checksum(record), "complete": True}

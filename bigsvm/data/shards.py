@@ -16,7 +16,7 @@ import numpy as np
 
 from bigsvm.budget import READER_CHUNKS
 from bigsvm.data.schema import CRC_BYTES, NO_CHUNK, ZSTD_LEVEL
-from bigsvm.files import begin_sync
+from bigsvm.files import begin_sync, link_or_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -241,6 +241,14 @@ class ShardWriter:
         self._finished = finished
         self._shard = 0
         self._sizes: list[int] = []
+
+    def keep(self, folder: Path, n_shards: int) -> None:
+        """Begin with the first shards of another array, whose files are shared where possible."""
+        for self._shard in range(n_shards):
+            path = self._path()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(folder / path.relative_to(self._folder), path)
+        self._shard = n_shards
 
     def append(self, stored: bytes) -> None:
         """Append a compressed chunk."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -53,7 +54,8 @@ class StoreRows(RowSource):
         self.n_columns = self.n_features = attributes.n_columns
         self.dtype = np.dtype(attributes.dtype)
         self.is_sparse = attributes.layout == CSR
-        self.is_shuffled = attributes.shuffled
+        # Rows that were appended are behind all others.
+        self.is_shuffled = attributes.shuffled and attributes.earlier is None
         self.first_index = attributes.first_index
         self.feature_names, self.encoding = attributes.feature_names, attributes.encoding
         item = self.dtype.itemsize
@@ -273,14 +275,26 @@ def open_arrays(
         metadata = place.read_each([f"{name}/{NAME}" for name in expected], MAX_ARRAY_JSON)
     except OSError as error:
         raise StoreError(f"{place}: cannot be read ({error.strerror or error})") from error
-    if fingerprint not in (None, attributes.fingerprint):
-        raise StoreError(f"{place}: was replaced by a store with other content since it was opened")
+    _refuse_replaced(place, fingerprint, attributes)
     arrays = {}
     for (name, spec), data in zip(expected.items(), metadata, strict=True):
         hashes, where = attributes.manifest[name], f"{place}: array {name!r}"
         spec = check_array(where, data, spec, len(hashes))
-        arrays[name] = VerifiedArray(place / name, where, spec, hashes)
+        check = partial(_refuse_replaced, place, attributes.fingerprint)
+        arrays[name] = VerifiedArray(place / name, where, spec, hashes, check_current=check)
     return attributes, arrays
+
+
+def _refuse_replaced(
+    place: Place, fingerprint: str | None, attributes: StoreAttributes | None = None
+) -> None:
+    """Refuse a store whose fingerprint is another one than when it was opened."""
+    now = read_attributes(place) if attributes is None else attributes
+    if fingerprint not in (None, now.fingerprint):
+        raise StoreError(
+            f"{place}: was replaced by a store with other content since it was opened; open it "
+            "again"
+        )
 
 
 def _expected(attributes: StoreAttributes) -> dict[str, Any]:

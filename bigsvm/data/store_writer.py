@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.far_workspace import FarWorkspace
     from bigsvm.data.scaler import Scaler
+    from bigsvm.data.statistics import Statistics
     from bigsvm.data.workspace import Workspace
     from bigsvm.encoding import Encoding
 
@@ -164,7 +165,11 @@ class StoreWriter:
         )
         self._n_entries = 0
         self._labels: dict[float, int] | None = {}
-        if layout == CSR:
+        self._begin()
+
+    def _begin(self) -> None:
+        """Write what comes before the rows."""
+        if self._layout == CSR:
             self._arrays["X/indptr"].append(np.zeros(1, np.int64))
 
     def append(self, batch: RowBatch) -> None:
@@ -188,11 +193,12 @@ class StoreWriter:
         feature_names: tuple[str, ...] | None = None,
         class_names: tuple[str, ...] | None = None,
         encoding: Encoding | None = None,
+        earlier: tuple[tuple[int, str], ...] | None = None,
     ) -> None:
         """Write the remaining rows, then the attributes."""
         if self._n_pending:
             self._write_block()
-        statistics = self._statistics.result()
+        statistics, n_nonzero = self._result()
         listed = None if statistics.columns is None else len(statistics.columns)
         manifest = {name: array.finish() for name, array in self._arrays.items()}
         self._arrays.clear()
@@ -207,10 +213,10 @@ class StoreWriter:
         counts = self._labels
         whole, rows_only = fingerprints(n_rows, n_columns, self._dtype.name, self._layout, manifest)
         attributes = StoreAttributes(
-            format_version=self._version(listed),
+            format_version=self._version(listed) if earlier is None else 4,
             n_rows=n_rows,
             n_columns=n_columns,
-            n_nonzero=self._statistics.n_nonzero,
+            n_nonzero=n_nonzero,
             dtype=self._dtype.name,
             layout=self._layout,
             shuffled=shuffled,
@@ -229,8 +235,13 @@ class StoreWriter:
             encoding=encoding,
             listed_columns=listed,
             scaler_columns=self._sizes.keywords["scaler_columns"],
+            earlier=earlier,
         )
         write_group(self._path, {KEY: attributes_to_json(attributes)})
+
+    def _result(self) -> tuple[Statistics, int]:
+        """Return the statistics of all rows, and how many values are not 0."""
+        return self._statistics.result(), self._statistics.n_nonzero
 
     def _version(self, listed: int | None) -> int:
         if listed is not None or self._sizes.keywords["scaler_columns"] is not None:

@@ -150,6 +150,11 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         source, labels, weights = self._training_data(X, y, sample_weight, y_order, client, **table)
         label_type = None if labels is None else labels.dtype
         start = self._start(labels)
+        if start is not None and start.provenance.get("n_rows") != source.n_rows:
+            # Few need it.
+            from bigsvm.changes.start import continued
+
+            start = continued(start, X)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
         del labels

@@ -51,6 +51,7 @@ def store_record(store: Store) -> dict[str, Any]:
         "has_weights": attributes.has_weights,
         "shuffled": attributes.shuffled,
         "seed": attributes.seed,
+        "appended_from": [n_rows for n_rows, _ in attributes.earlier or ()],
         "sources": list(attributes.sources),
         "first_index": attributes.first_index,
         "scaler": _scaler_record(store.scaler),
@@ -72,6 +73,8 @@ def store_lines(store: Store) -> Lines:
     values = record["statistics"]
     size = record["bytes_on_disk"]
     order = f"random, seed {record['seed']}" if record["shuffled"] else "as in the input"
+    if record["appended_from"]:
+        order += f"; rows from {count(record['appended_from'][0])} on were appended"
     return [
         ("store", record["path"]),
         ("rows, columns", f"{count(record['n_rows'])}, {count(record['n_columns'])}"),

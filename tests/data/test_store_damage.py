@@ -215,8 +215,8 @@ def test_not_complete(store):
 
 
 def test_newer_format(store):
-    edit_attributes(store.path, format_version=4)
-    with pytest.raises(StoreError, match=r"format version 4, .* reads up to 3; install"):
+    edit_attributes(store.path, format_version=5)
+    with pytest.raises(StoreError, match=r"format version 5, .* reads up to 4; install"):
         open_store(store.path)
 
 
