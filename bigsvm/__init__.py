@@ -11,6 +11,7 @@ from bigsvm.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from bigsvm.changes.append import append as append
+    from bigsvm.changes.drop import drop as drop
     from bigsvm.conversion.from_arrays import write_store as write_store
     from bigsvm.conversion.from_text import convert as convert
     from bigsvm.conversion.scaling import scale_store as scale_store
@@ -52,6 +53,7 @@ _HOMES = {
     "KernelExpansion": "bigsvm.models",
     "append": "bigsvm.changes.append",
     "convert": "bigsvm.conversion.from_text",
+    "drop": "bigsvm.changes.drop",
     "load": "bigsvm.estimators.load",
     "cross_validate": "bigsvm.selection.cross_validation",
     "open_store": "bigsvm.data.store",

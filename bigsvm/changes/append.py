@@ -58,7 +58,8 @@ def append(
     process is killed, the store is the old or the new one.
 
     A fit that begins anew takes all rows of such a store at once, as the first ones are no sample
-    of all; ``write_store(new, store)`` shuffles all rows. A model of the store before can start the
+    of all; ``write_store(new, store,
+    store.labels())`` shuffles all rows. A model of the store before can start the
     fit: see the parameter `warm_start`.
 
     Parameters

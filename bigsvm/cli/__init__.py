@@ -24,7 +24,8 @@ from bigsvm.version import __version__
 
 COMMANDS = {
     "convert": "Convert LIBSVM text or files of other programs to a store.",
-    "append": "Append rows to a store.",
+    "append": "Append rows to a store, all of them or none.",
+    "drop": "Write a store without some rows of another one.",
     "scale": "Scale the columns of a store into a new store.",
     "split": "Part the rows of a store into several stores, at random.",
     "info": "Tell what a store, a model or a checkpoint folder holds.",
