@@ -11,11 +11,12 @@ from bigsvm.budget import READER_CHUNKS
 from bigsvm.conversion.formats import chooses_columns, is_source
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.conversion.from_text import convert
+from bigsvm.conversion.streams import STANDARD_INPUT
 from bigsvm.conversion.writing import ConversionProgress, memory_bytes
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.data.metadata import read_attributes
 from bigsvm.data.place import Folder, Place
-from bigsvm.data.schema import CSR, DENSE
+from bigsvm.data.schema import CSR
 from bigsvm.data.sources import as_store
 from bigsvm.data.statistics import ColumnStatistics, Moments, Statistics, is_listed
 from bigsvm.data.store import Store, open_place
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.conversion.from_text import ZeroBased
     from bigsvm.conversion.writing import OnProgress
     from bigsvm.data.arrays import VerifiedArray
     from bigsvm.data.row_values import Order
@@ -170,12 +172,13 @@ def _written(
     }  # fmt: skip
     first = X[0] if isinstance(X, list | tuple) and len(X) else X
     is_path = isinstance(first, str | PathLike)
-    of_source = (is_path or callable(X) or isinstance(y, str)) and (X == "-" or is_source(X))
+    may_be_source = is_path or callable(X) or isinstance(y, str)
+    of_source = may_be_source and ((is_path and first == STANDARD_INPUT) or is_source(X))
     if of_source and is_path and y is None:
         if columns or sample_weight is not None or any(options.values()):
             raise ParameterError(
-                f"{X} is read as LIBSVM text, which has neither named columns nor weights; give y, "
-                "the name of the column of labels"
+                f"y is None, so {X} is LIBSVM text, which has no named columns and no weights; "
+                "give y, the name of the column of labels"
             )
         return _of_text(path, old, X, form)
     other = None if of_source else as_store(X)
@@ -195,57 +198,43 @@ def _of_text(path: Path, old: Store, X: Any, form: dict[str, Any]) -> Store:
             f"{old}: was not made of LIBSVM text, so it is not known what column an index of {X} "
             "means; give a file with named columns, or arrays"
         )
+    zero_based: ZeroBased = "yes" if old.first_index == 0 else "no"
     try:
-        return convert(
-            X, path, zero_based="yes" if old.first_index == 0 else "no", n_features=n_columns,
-            **form,
-        )  # fmt: skip
+        return convert(X, path, zero_based=zero_based, n_features=n_columns, **form)
     except DataError as error:
         if f"n_features={n_columns}" not in str(error):
             raise
-        raise DataError(
-            f"{X}: has an index past the {n_columns} columns of {old}; remove it, or convert all "
-            "rows again"
-        ) from error
+        raise DataError(f"{X}: has an index past the {n_columns} columns of {old}") from error
 
 
 def _places(old: Store, new: Store) -> NDArray[np.float64] | None:
     """Refuse rows that do not fit a store; the places that its class names give to theirs."""
     a, b = old.attributes, new.attributes
-    if a.n_columns != b.n_columns:
-        raise DataError(f"X has {b.n_columns} columns, but {old} has {a.n_columns}; give the same")
-    if None not in (a.feature_names, b.feature_names) and a.feature_names != b.feature_names:
-        pairs = zip(a.feature_names or (), b.feature_names or (), strict=True)
-        column, (wanted, found) = next(
-            (i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]
-        )
-        raise DataError(
-            f"column {column} (from 0) of X is {found!r}, but {wanted!r} in {old}; give its "
-            "columns in their order, X[list(store.feature_names)]"
-        )
-    if None not in (a.first_index, b.first_index) and a.first_index != b.first_index:
-        raise DataError(
-            f"column 0 of X is index {b.first_index} of its text, but index {a.first_index} in "
-            f"{old}; convert it with --zero-based {'yes' if a.first_index == 0 else 'no'}"
-        )
-    if a.has_weights != b.has_weights:
-        has, remedy = ("weights", "give sample_weight") if a.has_weights else (
-            "no weights", "leave sample_weight out"
-        )  # fmt: skip
-        raise DataError(f"{old} has {has}, unlike the new rows; {remedy}, or write all rows anew")
-    if (a.class_names is None) != (b.class_names is None):
-        kinds = ("numbers", "words") if a.class_names is None else ("words", "numbers")
-        raise DataError(f"the labels of {old} are {kinds[0]}, but y has {kinds[1]}; give the same")
-    if a.class_names is None or b.class_names is None:
-        return None
-    known = {name: place for place, name in enumerate(a.class_names)}
-    for name in b.class_names:
+    pairs = zip(a.feature_names or (), b.feature_names or (), strict=False)
+    column, names = next(
+        ((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]), (0, ("", ""))
+    )
+    first = (a.first_index, a.first_index if b.first_index is None else b.first_index)
+    for what, (wanted, given) in {
+        "number of columns": (a.n_columns, b.n_columns),
+        f"name of column {column} (from 0)": names,
+        "index of column 0 in the text": first if a.first_index is not None else (0, 0),
+        "labels": [("words" if each.class_names else "numbers") for each in (a, b)],
+        "weights": [("given" if each.has_weights else "none") for each in (a, b)],
+    }.items():
+        if wanted != given:
+            raise DataError(
+                f"{what}: {given} in the new rows, but {wanted} in {old}; give rows that fit it, "
+                "or write all rows as a new store"
+            )
+    known = {name: float(place) for place, name in enumerate(a.class_names or ())}
+    for name in b.class_names or ():
         if name not in known:
             raise DataError(
                 f"y has the label {name!r}, which is no class of {old}; correct it, or write all "
-                "rows anew, with the new class"
+                "rows as a new store"
             )
-    return np.array([known[name] for name in b.class_names], np.float64)
+    return np.array([known[name] for name in b.class_names]) if b.class_names else None
 
 
 def _write(
@@ -285,11 +274,7 @@ class _AppendingWriter(StoreWriter):
     """Begins with the rows of another store, whose whole shards are not decoded."""
 
     def __init__(
-        self,
-        work: Workspace,
-        old: Store,
-        arrays: dict[str, VerifiedArray],
-        **options: Any,
+        self, work: Workspace, old: Store, arrays: dict[str, VerifiedArray], **options: Any
     ) -> None:
         self._old, self._old_arrays = old, arrays
         super().__init__(work, **options)
@@ -307,30 +292,25 @@ class _AppendingWriter(StoreWriter):
     def _result(self) -> tuple[Statistics, int]:
         added, n_nonzero = super()._result()
         a = self._old.attributes
-        n_added = self._shape[0] - a.n_rows
-        statistics = merged(
-            (self._old.statistics, a.n_rows), (added, n_added), sparse=a.layout != DENSE
-        )
-        return statistics, a.n_nonzero + n_nonzero
+        both = merged((self._old.statistics, a.n_rows), (added, self._shape[0] - a.n_rows))
+        return both, a.n_nonzero + n_nonzero
 
 
-def merged(*parts: tuple[Statistics, int], sparse: bool) -> Statistics:
+def merged(*parts: tuple[Statistics, int]) -> Statistics:
     """Statistics of the rows of several parts, each given with its number of rows."""
-    n_columns = parts[0][0].n_columns
-    lists = [part.columns for part, _ in parts if part.columns is not None]
+    n_columns, lists = parts[0][0].n_columns, [part.columns for part, _ in parts]
     columns = None
-    if len(lists) == len(parts):
-        columns = np.unique(np.concatenate(lists))
+    if all(listed is not None for listed in lists):
+        columns = np.unique(np.concatenate([np.asarray(listed) for listed in lists]))
         columns = columns if is_listed(len(columns), n_columns) else None
-    both = ColumnStatistics(n_columns if columns is None else len(columns))
+    width = n_columns if columns is None else len(columns)
+    both = ColumnStatistics(width)
     for part, n_rows in parts:
-        arrays = []
-        for values in (part.minimum, part.maximum, part.mean, part.variance * n_rows):
-            if part.columns is not None:
-                spread = np.zeros(n_columns if columns is None else len(columns))
-                at = part.columns if columns is None else np.searchsorted(columns, part.columns)
-                spread[at] = values
-                values = spread
-            arrays.append(values)
-        both.merge(Moments(n_rows, 0, *arrays))
+        moments = [part.minimum, part.maximum, part.mean, part.variance * n_rows]
+        if part.columns is not None:
+            at = part.columns if columns is None else np.searchsorted(columns, part.columns)
+            spread = np.zeros((4, width))
+            spread[:, at] = moments
+            moments = list(spread)
+        both.merge(Moments(n_rows, 0, *moments))
     return both.result()._replace(n_columns=n_columns, columns=columns)

@@ -268,9 +268,16 @@ def test_rows_that_no_store_takes_are_refused(plain):
     refuse(plain, large, y[N:], match="X has 1e.300 in row 5, column 6.*float32")
     refuse(plain, X[:0], y[:0], match="must have rows")
     refuse(plain, X[N:], y[N + 1 :], match="y has shape")
-    refuse(plain, X[N:, :-1], y[N:], match="X has 22 columns, but .*s.zarr has 23")
-    refuse(plain, X[N:], y[N:], w[N:], match="has no weights.*leave sample_weight out")
-    refuse(plain, X[N:], WORDS[y[N:].astype(int) + 1], match="are numbers, but y has words")
+    refuse(
+        plain, X[N:, :-1], y[N:], match="number of columns: 22 in the new rows, but 23 in .*s.zarr"
+    )
+    refuse(plain, X[N:], y[N:], w[N:], match="weights: given in the new rows, but none in")
+    refuse(
+        plain,
+        X[N:],
+        WORDS[y[N:].astype(int) + 1],
+        match="labels: words in the new rows, but numbers in",
+    )
     beyond = np.full(MORE, 2**53 + 1)
     refuse(plain, X[N:], beyond, match="integers beyond 2..53")
     refuse(plain, X[N:], None, match="y has shape")
@@ -288,14 +295,14 @@ def test_weights_words_and_names_of_the_store_are_needed(tmp_path):
     frame = pd.DataFrame(X, columns=names)
     path = tmp_path / "s.zarr"
     bigsvm.write_store(path, frame[:N], words[:N], w[:N])
-    refuse(path, frame[N:], words[N:], match="has weights.*give sample_weight")
-    refuse(path, frame[N:], y[N:], w[N:], match="are words, but y has numbers")
+    refuse(path, frame[N:], words[N:], match="weights: none in the new rows, but given in")
+    refuse(path, frame[N:], y[N:], w[N:], match="labels: numbers in the new rows, but words in")
     other = words[N:].copy()
     other[7] = "Dog"
     refuse(path, frame[N:], other, w[N:], match="label 'Dog', which is no class of .*s.zarr")
     refuse(
         path, frame[names[::-1]][N:], words[N:], w[N:],
-        match=r"column 0 .* of X is 'c22', but 'c0' in .*s.zarr; give its columns in their order",
+        match=r"name of column 0 \(from 0\): c22 in the new rows, but c0 in .*s.zarr",
     )  # fmt: skip
     frame[N:].drop(columns="c4").assign(y=words[N:], w=w[N:]).to_csv(tmp_path / "x.csv")
     refuse(path, tmp_path / "x.csv", "y", "w", match="x.csv: there is no column 'c4'")
@@ -311,7 +318,7 @@ def test_text_that_does_not_fit_is_refused(tmp_path, plain):
     refuse(tmp_path / "t.zarr", tmp_path / "x", match="x:2")
     refuse(
         tmp_path / "t.zarr", tmp_path / "x", None, "weight", error=ParameterError,
-        match="read as LIBSVM text",
+        match="is LIBSVM text, which has no named columns",
     )  # fmt: skip
 
 
