@@ -116,6 +116,7 @@ def append(
             "of both; write all rows to another name"
         )
     budget = memory_bytes(memory)
+    open_place(place)  # the workspace would refuse what is no store as if it were to be replaced
     with Workspace(place.path, overwrite=True) as work:
         attributes, arrays = open_arrays(place)
         old = Store(place, attributes, arrays)

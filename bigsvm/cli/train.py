@@ -213,7 +213,7 @@ def _train(
     path = run.model if is_url(run.model) else Path(run.model)
     check_model_path(path)
     folders = {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder}
-    check_apart((run.source,), {"MODEL": path, "--log": options.log}, folders)
+    check_apart((run.source, start), {"MODEL": path, "--log": options.log}, folders)
     with opened_session(options, checkpoint) as session:
         if isinstance(path, Path) and path.exists() and not names_model:
             session.display.line(f"{path} will be replaced when the run ends")

@@ -41,7 +41,8 @@ class SharedArguments(KernelParameters, Resources):
         Whether `fit` starts from the model of the last one.
 
         It must be of the same rows and classes: after a change of C, of a weight or of epsilon
-        training takes fewer steps. Not with more than two classes, save for `CrammerSingerSVC`.
+        training takes fewer steps. Or of a store before `append` or `drop` changed its rows. Not
+        with more than two classes, save for `CrammerSingerSVC`.
         """,
     )
     verbose: int = parameter(

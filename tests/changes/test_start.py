@@ -183,6 +183,9 @@ def test_options_that_mean_nothing(tmp_path):
     assert "the store knows" in ended.stderr
     ended = run_here("train", "--resume", tmp_path / "run", "--start", tmp_path / "m", code=2)
     assert "--resume needs neither" in ended.stderr
+    run_here("train", tmp_path / "s", tmp_path / "m")
+    ended = run_here("train", tmp_path / "s", tmp_path / "m", "--start", tmp_path / "m", code=2)
+    assert "is part of the input, so it is not replaced; give another MODEL" in ended.stderr
 
 
 def test_a_run_that_started_from_a_model_is_resumed(tmp_path):

@@ -52,6 +52,7 @@ TABLE = {
         Output("scale store X -q --overwrite", **STORE),
         Output("scale store X --like like -q --overwrite", **STORE),
     ],
+    ("drop", "new"): [Output("drop store 0,3 X -q", **STORE)],
     ("split", "outputs"): [
         Output("split store X other -q", **STORE),
         Output("split store other X -q", **STORE),
@@ -105,7 +106,7 @@ TABLE = {
 """Commands of each output of each command."""
 READ = {
     "sources", "store", "like", "place", "model", "resume", "folds", "groups", "scheduler_file",
-    "source", "range_file", "train", "test", "log",
+    "source", "range_file", "train", "test", "log", "start",
 }  # fmt: skip
 """Arguments and options that are read, unless `TABLE` has them for the command."""
 NOTHING_REPLACED = {"cache_dir", "checkpoint", "folder"}
@@ -168,7 +169,18 @@ def test_the_table_has_each_output_of_each_command():
     for name, command in COMMANDS.items():
         for parameter in command.params:
             metavar, kind = parameter.metavar or "", str(parameter.type_descriptor.annotation)
-            words = ("FILE", "DIR", "STORE", "MODEL", "OUT", "OPTIONS", "SOURCE", "TRAIN", "TEST")
+            words = (
+                "FILE",
+                "DIR",
+                "STORE",
+                "MODEL",
+                "OUT",
+                "OPTIONS",
+                "SOURCE",
+                "TRAIN",
+                "TEST",
+                "NEW",
+            )
             if "Path" in kind or any(word in metavar for word in words):
                 found.add((name, parameter.name))
     assert set(TABLE) <= found
