@@ -170,6 +170,7 @@ def scale_store(
             feature_names=attributes.feature_names,
             class_names=attributes.class_names,
             encoding=attributes.encoding,
+            earlier=attributes.parts,
         )
         work.commit()
     return open_place(place)

@@ -181,6 +181,8 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
     for listed in (a.listed_columns, a.scaler_columns):
         if listed is not None and not (a.layout == CSR and listed <= a.n_columns):
             raise ValueError(f"{listed} of {a.n_columns} columns are listed")
+    if a.earlier is not None and not (a.earlier and max(a.earlier)[0] < a.n_rows):
+        raise ValueError(f"earlier stores of more than {a.n_rows} rows, or none")
     if a.scaler is None and a.scaler_columns is not None:
         raise ValueError("columns of a scaler are listed, but there is none")
     if a.feature_names is not None and len(a.feature_names) != a.n_columns:

@@ -208,6 +208,11 @@ class StoreAttributes:
         """Whether the store has an array `sample_weight`."""
         return "sample_weight" in self.manifest
 
+    @property
+    def parts(self) -> tuple[tuple[int, str], ...] | None:
+        """`earlier` of a store with other rows in the same order, which are no other store's."""
+        return None if self.earlier is None else tuple((n, "") for n, _ in self.earlier)
+
 
 def hash_values(values: NDArray[Any]) -> str:
     """Hash of the bytes of a C-contiguous array: its chunk's entry in the manifest."""

@@ -148,6 +148,7 @@ def test_the_first_rows_of_such_a_store_are_no_sample_of_all(tmp_path):
     assert store.attributes.shuffled  # y beside it still needs an order
     again = bigsvm.write_store(tmp_path / "again", store, store.labels())
     assert again.rows.is_shuffled
+    assert not bigsvm.scale_store(store, tmp_path / "scaled").rows.is_shuffled
 
 
 @pytest.mark.parametrize("n_columns", [1000, 100_000])

@@ -246,6 +246,7 @@ HARMLESS = {
     "encoding": [None],
     "listed_columns": [None],
     "scaler_columns": [None],
+    "earlier": [None],
     "shuffled": [True],
     "sources": [[]],
 }
@@ -310,7 +311,7 @@ WRONG = [None, True, -1, 2**64, 2.5, float("inf"), float("nan"), 10**400, "7", "
         *("format_version", "n_rows", "n_columns", "n_nonzero", "dtype", "layout", "shuffled"),
         *("seed", "label_counts", "mean", "variance", "sources", "first_index", "manifest"),
         *("fingerprint", "rows_fingerprint", "scaler", "feature_names"),
-        *("encoding", "listed_columns", "scaler_columns"),
+        *("encoding", "listed_columns", "scaler_columns", "earlier"),
     ],
 )
 def test_forged_attributes_are_refused(store, name):
