@@ -135,7 +135,7 @@ def append(
             raise type(error)(str(error).replace(str(added), str(place))) from error
         places = _places(old, new)
         _write(work, old, arrays, new, places, budget, on_progress or (lambda _: None))
-        if read_attributes(place) != attributes:
+        if read_attributes(place).fingerprint != attributes.fingerprint:
             raise StoreError(f"{place}: was replaced meanwhile; append to it again")
         work.commit()
     return open_place(place)
@@ -178,8 +178,8 @@ def _written(
     if of_source and is_path and y is None:
         if columns or sample_weight is not None or any(options.values()):
             raise ParameterError(
-                f"y is None, so {X} is LIBSVM text, which has no named columns and no weights; "
-                "give y, the name of the column of labels"
+                f"without a name of the labels, {X} is LIBSVM text, which has no named columns and "
+                "no weights; name the column of the labels"
             )
         return _of_text(path, old, X, form)
     other = None if of_source else as_store(X)

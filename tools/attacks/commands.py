@@ -197,6 +197,8 @@ class Writer:
             "gamma": ("scale", "auto", "0.5", "mean-distance"),
             "sampling": ("60", "0.5", "all"),
             "class_weight": ("balanced", "1:2", "-1:3"),
+            "rows": ("0,3", "5-9", *WORDS),
+            "new": ("out", "out.zarr"),
         }.get(parameter.name, WORDS)
         unusual = SIZES if parameter.name in ("memory", "disk_cache") else TIMES
         return chance.choice((*unusual, *NUMBERS, *WORDS) if is_odd else usual)
