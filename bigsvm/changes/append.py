@@ -115,7 +115,7 @@ def append(
             f"{place}: a store on object storage cannot be appended to, as readers would see parts "
             "of both; write all rows to another name"
         )
-    budget = memory_bytes(memory)
+    budget, place = memory_bytes(memory), Folder(place.path.resolve())
     open_place(place)  # the workspace would refuse what is no store as if it were to be replaced
     with Workspace(place.path, overwrite=True) as work:
         attributes, arrays = open_arrays(place)

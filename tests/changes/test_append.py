@@ -356,6 +356,14 @@ def test_places_that_are_no_store_are_refused(tmp_path):
     assert os.listdir(tmp_path) == ["folder"]
 
 
+def test_a_link_to_a_store_stays_one(plain, tmp_path):
+    X, y, _ = make_rows()
+    (tmp_path / "link").symlink_to("s.zarr")
+    bigsvm.append(tmp_path / "link", X[N:], y[N:])
+    assert (tmp_path / "link").is_symlink()
+    assert len(open_store(plain)) == N + MORE
+
+
 # -- whatever ends it ----------------------------------------------------------------------------
 
 
