@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import READER_CHUNKS
-from bigsvm.conversion.formats import chooses_columns, is_source
-from bigsvm.conversion.from_arrays import write_store
+from bigsvm.conversion.formats import Asked, chooses_columns, is_source
+from bigsvm.conversion.from_arrays import batches_of, write_store, written
 from bigsvm.conversion.from_text import convert
 from bigsvm.conversion.streams import STANDARD_INPUT
 from bigsvm.conversion.writing import ConversionProgress, memory_bytes
@@ -20,10 +20,10 @@ from bigsvm.data.schema import CSR
 from bigsvm.data.sources import as_store
 from bigsvm.data.statistics import ColumnStatistics, Moments, Statistics, is_listed
 from bigsvm.data.store import Store, open_place
-from bigsvm.data.store_arrays import open_arrays
+from bigsvm.data.store_rows import open_arrays
 from bigsvm.data.store_writer import RowBatch, StoreWriter
-from bigsvm.data.views import in_scale_of
 from bigsvm.data.workspace import Workspace
+from bigsvm.data.wrappers import in_scale_of
 from bigsvm.errors import BigsvmError, DataError, ParameterError, StoreError
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def append(
     process is killed, the store is the old or the new one.
 
     A fit that begins anew takes all rows of such a store at once, as the first ones are no sample
-    of all; ``write_store(new, store,
-    store.labels())`` shuffles all rows. A model of the store before can start the
-    fit: see the parameter `warm_start`.
+    of all; ``write_store(new, store, store.labels())`` shuffles all rows. A model of the store
+    before can start the fit: see the parameter `warm_start`. Words of tables and missing values
+    become what they became when the store was made.
 
     Parameters
     ----------
@@ -186,8 +186,15 @@ def _written(
     if other is not None and y is None:
         y = other.labels()
         sample_weight = other.sample_weight() if sample_weight is None else sample_weight
-    if of_source and columns is None and old.feature_names is not None and chooses_columns(X):
-        columns = old.feature_names
+    if of_source and chooses_columns(X):
+        if a.encoding is not None:
+            asked = Asked.of(y, sample_weight, features=columns, encoding=a.encoding, memory=memory)
+            return written(
+                Place.of(path), batches_of(X, asked), dtype=a.dtype, layout=form["layout"],
+                seed=seed if a.shuffled else None, budget=memory_bytes(memory),
+                report=on_progress or (lambda _: None),
+            )  # fmt: skip
+        columns = old.feature_names if columns is None else columns
     return write_store(path, X, y, sample_weight, columns=columns, **options, **form)
 
 
@@ -267,7 +274,7 @@ def _write(
     writer.finish(
         shuffled=a.shuffled, seed=a.seed, sources=a.sources + new.attributes.sources,
         first_index=a.first_index, feature_names=a.feature_names, class_names=a.class_names,
-        earlier=(*(a.earlier or ()), (a.n_rows, a.rows_fingerprint)),
+        encoding=a.encoding, earlier=(*(a.earlier or ()), (a.n_rows, a.rows_fingerprint)),
     )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from bigsvm.data.schema import CSR
 from bigsvm.data.store import Store, open_place, open_store
 from bigsvm.data.store_rows import StoreRows
 from bigsvm.data.store_writer import RowBatch, StoreWriter
-from bigsvm.data.views import ChosenRows
 from bigsvm.data.workspace import workspace_at
+from bigsvm.data.wrappers import ChosenRows
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def drop(
                 on_progress(ConversionProgress("write", start + len(some), len(chosen)))
         writer.finish(
             shuffled=a.shuffled, seed=a.seed, sources=a.sources, first_index=a.first_index,
-            feature_names=a.feature_names, class_names=names, earlier=earlier,
+            feature_names=a.feature_names, class_names=names, encoding=a.encoding,
+            earlier=earlier,
         )  # fmt: skip
         work.commit()
     return open_place(place)

@@ -491,3 +491,27 @@ def test_killed_at_any_step_the_store_is_the_old_one_or_the_new_one(
     # The child that was not killed has removed what the others left.
     assert sorted(os.listdir(tmp_path)) == ["new", "new.npz", "old", "s"]
     assert folder_digest(tmp_path / "s") == folder_digest(tmp_path / "new")
+
+
+def test_words_become_what_they_became_when_the_store_was_made(tmp_path):
+    table = pd.DataFrame(
+        {"area": [50.0, None, 80.0, 65.0] * 5, "city": ["Bonn", "Rome", "Oslo", "Bonn"] * 5}
+    )
+    table["y"] = table["city"] == "Rome"
+    more = table.iloc[[1, 0, 3]]  # without one of the words, and other means
+    for name, rows in (("first", table), ("more", more)):
+        rows.to_parquet(tmp_path / f"{name}.parquet")
+    options = {"categories": "onehot", "missing": "mean", "shuffle": False}
+    path = tmp_path / "store.zarr"
+    store = bigsvm.write_store(path, tmp_path / "first.parquet", "y", **options)
+    expected = store.rows.read(0, 20)[[1, 0, 3]]
+    larger = bigsvm.append(path, tmp_path / "more.parquet", "y")
+    assert larger.feature_names == store.feature_names
+    assert larger.attributes.encoding == store.attributes.encoding
+    np.testing.assert_array_equal(larger.rows.read(20, 23), expected)
+    less = bigsvm.drop(larger, [0], tmp_path / "less.zarr")
+    assert less.attributes.encoding == store.attributes.encoding
+    more.assign(city="Paris").to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match="'Paris'"):
+        bigsvm.append(path, tmp_path / "other.parquet", "y")
+    assert bigsvm.open_store(path).attributes.fingerprint == larger.attributes.fingerprint
