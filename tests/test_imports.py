@@ -45,7 +45,7 @@ assert main() == 0
 HEAVY = {"numba", "dask", "zarr", "distributed", "fsspec"}
 CLASSES = (
     *("SVC", "NuSVC", "L2SVC", "CrammerSingerSVC", "SVR", "NuSVR", "OneClassSVM", "L2OneClassSVM"),
-    *("Kernel", "KernelExpansion", "SearchCV", "AdviceWarning"),
+    *("Kernel", "KernelExpansion", "SearchCV", "AdviceWarning", "HistoryDisplay", "SearchDisplay"),
 )
 CLOUD = ("distributed", "tornado", "s3fs", "gcsfs", "adlfs", "aiobotocore")
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.core import wide
 from bigsvm.data.rows import make_csr
 from bigsvm.errors import DataError
 
@@ -51,6 +50,9 @@ class Numbering:
 
     def apply(self, rows: Any) -> sp.csr_array:
         """CSR rows with new numbers; values and row pointers are shared, not copied."""
+        # Imported here, as it takes Numba, which looking at a model does without.
+        from bigsvm.core import wide
+
         places = np.empty(len(rows.indices), np.int32)
         wrong = wide.find_columns(
             rows.indices, self.columns, self._starts, self._shift, places, int(self._spread)
