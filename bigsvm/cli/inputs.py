@@ -135,11 +135,11 @@ def check_text_options(context: typer.Context, source: str, *more: str) -> None:
 
 def has_columns(source: str, options: ReadOptions, model: KernelExpansion | None) -> bool:
     """Whether columns have names: they are asked for, or a file has those of the model."""
-    if options.names_columns or model is None or not is_text(source):
+    if options.names_columns or model is None or is_standard_input(source) or "://" in source:
         return options.names_columns
-    from bigsvm.conversion.formats import has_names
+    from bigsvm.conversion.formats import has_features
 
-    return has_names(source, model.input_names)
+    return has_features(source, model.input_names)
 
 
 @contextmanager
@@ -224,7 +224,7 @@ def _store_of_table(
     report: OnProgress,
 ) -> Store:
     """Write the rows of a file with named columns as a store, as a model needs them."""
-    from bigsvm.conversion.formats import Asked
+    from bigsvm.conversion.formats import Asked, chooses_columns
     from bigsvm.conversion.from_arrays import batches_of, written
     from bigsvm.data.place import Place
 
@@ -232,10 +232,12 @@ def _store_of_table(
         raise ParameterError(
             "--categories and --missing are for training, and a model keeps them; leave them out"
         )
+    names = encoding = None
+    if model is not None and chooses_columns(source):
+        names, encoding = model.input_names, model.encoding
     asked = Asked.of(
         options.label, options.weight, rows=options.rows, memory=memory,
-        features=options.features or (None if model is None else model.input_names),
-        encoding=None if model is None else model.encoding, **options.encode,
+        features=options.features or names, encoding=encoding, **options.encode,
     )  # fmt: skip
     return written(Place.of(path), batches_of(source, asked), budget=memory, report=report)
 

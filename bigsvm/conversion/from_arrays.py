@@ -19,6 +19,7 @@ from bigsvm.conversion.writing import (
     check_seed,
     memory_bytes,
 )
+from bigsvm.data.containers import is_lazy_table
 from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.place import Place
 from bigsvm.data.row_values import WHICH_ORDER, check_y_order
@@ -166,7 +167,7 @@ def write_store(
     budget = memory_bytes(memory)
     encode = Encode(categories, max_categories, missing, missing_indicator, unknown)
     batches: Batches
-    if (callable(X) or isinstance(y, str)) and is_source(X):
+    if (callable(X) or is_lazy_table(X) or isinstance(y, str)) and is_source(X):
         asked = Asked.of(
             y, sample_weight, features=columns, rows=rows, memory=memory, **encode._asdict()
         )

@@ -10,7 +10,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from bigsvm.budget import check_labels_fit, parse_bytes
-from bigsvm.data.containers import container_of
+from bigsvm.data.containers import container_of, is_lazy_table
 from bigsvm.data.frames import is_frame
 from bigsvm.data.in_memory import ArrayRows, as_one_array, in_memory, labels_in_memory
 from bigsvm.data.row_values import check_y_order
@@ -98,7 +98,8 @@ class TakesTrainingRows(SharedArguments):
         says how words and missing values of a table are encoded, as `Asked.of` takes it.
         """
         is_path, of_frame = isinstance(X, str | os.PathLike), bool(table) and is_frame(X)
-        if not (isinstance(y, str) or callable(X) or table or (is_path and not self._needs_y)):
+        is_lazy = callable(X) or is_lazy_table(X)
+        if not (isinstance(y, str) or is_lazy or table or (is_path and not self._needs_y)):
             return None
         # Imported here, as rows in memory do not need it.
         from bigsvm.conversion.formats import Asked, is_source, rows_of

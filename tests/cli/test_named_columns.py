@@ -1,5 +1,6 @@
 """Commands on files whose columns have names."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from command_line import LITTLE, answer, error_of, run_here, two_clouds
@@ -51,6 +52,23 @@ def test_rows_without_labels_and_with_columns_in_another_order(folder, model, tm
     run_here("predict", folder / "test.csv", model, *LABEL, "-o", tmp_path / "one")
     told = answer("predict", folder / "new.parquet", model, "-o", tmp_path / "other")
     assert told["accuracy"] is None
+    assert (tmp_path / "one").read_text() == (tmp_path / "other").read_text()
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "a folder"])
+def test_arrays_and_folders_are_predicted_as_tables_are(kind, folder, model, tmp_path):
+    table = pd.read_parquet(folder / "new.parquet")[NAMES]
+    path = tmp_path / f"rows.{kind}"
+    if kind == "h5":
+        with pytest.importorskip("h5py").File(path, "w") as file:
+            file["X"] = table.to_numpy()
+    elif kind == "npz":
+        np.savez(path, X=table.to_numpy())
+    else:
+        path.mkdir()
+        table.to_parquet(path / "1.parquet")
+    answer("predict", path, model, "-o", tmp_path / "one")
+    answer("predict", folder / "new.parquet", model, "-o", tmp_path / "other")
     assert (tmp_path / "one").read_text() == (tmp_path / "other").read_text()
 
 

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import re
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -331,3 +332,13 @@ class TestBatches:
         with pytest.raises(ZeroDivisionError):
             bigsvm.write_store(tmp_path / "made.zarr", make)
         assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("take", ["fit", "write_store"])
+def test_a_lazy_table_beside_an_array_of_labels_names_the_remedy(take, tmp_path):
+    table = pa.table(columns())
+    reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    do = bigsvm.SVC().fit if take == "fit" else partial(bigsvm.write_store, tmp_path / "s.zarr")
+    with pytest.raises(BigsvmError, match=r"y is a ndarray; .* must be the name of a column"):
+        do(reader, columns()["target"])
+    assert not list(tmp_path.iterdir())
