@@ -6,14 +6,13 @@ from typing import Annotated
 import typer
 
 from bigsvm.cli.inputs import watched
-from bigsvm.cli.options import Json, Memory, Quiet, ReadOptions, is_given
+from bigsvm.cli.options import ColumnOptions, Json, Memory, Quiet
 from bigsvm.cli.outputs import say_store
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
 
 
 def command(
-    context: typer.Context,
     *,
     store: Annotated[str, typer.Argument(metavar="STORE", help="The store, a folder.")],
     sources: Annotated[
@@ -24,7 +23,7 @@ def command(
         ),
     ],
     memory: Memory = "1GB",
-    read: ReadOptions,
+    read: ColumnOptions,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order of the new rows.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -41,8 +40,6 @@ def command(
       bigsvm append houses.zarr houses-2026.csv --label price
       bigsvm append all.zarr more.zarr
     """
-    if is_given(context, "zero_based"):
-        raise typer.BadParameter("--zero-based: the store knows what its columns are; leave it out")
     started = time.monotonic()
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.changes.append import append

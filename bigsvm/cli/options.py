@@ -146,10 +146,9 @@ ZeroBasedText = Annotated[
 
 
 @dataclasses.dataclass(frozen=True)
-class ReadOptions(OptionGroup):
-    """How rows are read that are no store: LIBSVM text, or files with named columns."""
+class ColumnOptions(OptionGroup):
+    """Which columns are read of files with named columns or arrays."""
 
-    zero_based: ZeroBasedText = ZeroBased.AUTO
     label: str | None = given(
         None,
         "Of Parquet, Arrow, CSV, HDF5, h5ad, npy, npz and Zarr: the column or array of labels.",
@@ -167,6 +166,17 @@ class ReadOptions(OptionGroup):
         metavar="NAME",
     )
 
+    @property
+    def features(self) -> list[str] | None:
+        """Names of the columns that are used."""
+        return None if self.columns is None else self.columns.split(",")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadOptions(ColumnOptions):
+    """How rows are read that are no store: LIBSVM text, or files with named columns."""
+
+    zero_based: ZeroBasedText = ZeroBased.AUTO
     categories: str | None = given(
         None,
         "Of tables: make columns of words a column of 0 and 1 for each word.",
@@ -186,11 +196,6 @@ class ReadOptions(OptionGroup):
         "What becomes of words that the training data lack: an error, or 0 in all columns.",
         metavar="<refuse|zeros>",
     )
-
-    @property
-    def features(self) -> list[str] | None:
-        """Names of the columns that are used."""
-        return None if self.columns is None else self.columns.split(",")
 
     @property
     def encode(self) -> dict[str, Any]:
