@@ -95,5 +95,7 @@ def error_of(*arguments):
     ended = run_here(*arguments, code=2)
     assert ended.stdout == ""
     last = ended.stderr.splitlines()[-1]
+    if "--json" in arguments:
+        return json.loads(last)["error"]
     assert last.startswith("bigsvm: error: ")
     return last
