@@ -135,8 +135,8 @@ def _number_type(name: Any, kind: Any) -> np.dtype[Any]:
 
 def _no_numbers(name: Any, kind: Any) -> DataError:
     return DataError(
-        f"column {name!r} of X holds {kind}, not numbers; give categories='onehot' to fit, encode "
-        "it as with pandas.get_dummies(X), or leave it out"
+        f"column {name!r} of X holds {kind}, not numbers; encode it as numbers first, as with "
+        "pandas.get_dummies(X) or categories='onehot' of fit, or leave it out"
     )
 
 
