@@ -1,5 +1,6 @@
 """What all tests share. It also puts this folder on the path: ``import naive``."""
 
+import os
 from pathlib import Path
 from unittest import mock
 
@@ -48,6 +49,20 @@ def pytest_collection_modifyitems(items):
             if kind not in faults.KINDS:
                 raise pytest.UsageError(f"{item.nodeid}: {kind!r} is no kind of fault")
             item.user_properties.append(("fault", kind))
+
+
+@pytest.fixture
+def no_flushing(monkeypatch):
+    """Stores of tests need not survive a loss of power."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Make stores of small data have many chunks in several shards."""
+    from support.stores import make_chunks_small  # which imports bigsvm
+
+    make_chunks_small(monkeypatch)
 
 
 @pytest.fixture

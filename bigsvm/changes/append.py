@@ -188,7 +188,10 @@ def _written(
         sample_weight = other.sample_weight() if sample_weight is None else sample_weight
     if of_source and chooses_columns(X):
         if a.encoding is not None:
-            asked = Asked.of(y, sample_weight, features=columns, encoding=a.encoding, memory=memory)
+            asked = Asked.of(
+                y, sample_weight, features=columns, rows=options["rows"], encoding=a.encoding,
+                memory=memory,
+            )  # fmt: skip
             return written(
                 Place.of(path), batches_of(X, asked), dtype=a.dtype, layout=form["layout"],
                 seed=seed if a.shuffled else None, budget=memory_bytes(memory),

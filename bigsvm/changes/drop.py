@@ -72,6 +72,7 @@ def drop(
     if isinstance(store.rows, StoreRows) and a.layout == CSR:
         n_entries = int(np.diff(store.rows.indptr())[chosen].sum())
     parts = np.searchsorted(chosen, [n for n, _ in a.earlier or ()]).tolist()
+    # Where appended rows begin counts on; no model is of these parts, so they have no fingerprint.
     earlier = tuple((n, "") for n in parts if 0 < n < len(chosen)) or None
     labels, weights, names = store.label_numbers(), store.sample_weight(), a.class_names
     if names is not None:

@@ -154,6 +154,7 @@ def documented(estimator: Estimator) -> Estimator:
     names = order.split()
     names += [name for kind in estimator.__mro__ for name in vars(kind).get("__annotations__", ())]
     declared = sorted(fields(estimator), key=lambda field: names.index(field.name))
+    # mypy knows no `__init__` of a class that is a type variable.
     signature = inspect.signature(estimator.__init__)  # type: ignore[misc]
     taken = [signature.parameters[name] for name in ("self", *(each.name for each in declared))]
     estimator.__init__.__signature__ = signature.replace(parameters=taken)  # type: ignore[misc]

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 from support import HANGS
-from support.stores import dense, folder_digest, make_chunks_small, make_matrix
+from support.stores import dense, folder_digest, make_matrix
 
 import bigsvm
 from bigsvm.data import arrays, statistics
@@ -24,16 +24,7 @@ from bigsvm.errors import DataError, ParameterError, StoreError
 N, MORE = 700, 130
 
 
-@pytest.fixture(autouse=True)
-def no_flushing(monkeypatch):
-    """Stores of tests need not survive a loss of power."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
-@pytest.fixture
-def small_chunks(monkeypatch):
-    """Make stores of small data have many chunks in several shards."""
-    make_chunks_small(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_flushing")
 
 
 def make_rows(n_rows=N + MORE, **options):

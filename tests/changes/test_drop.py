@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
-from support.stores import dense, make_chunks_small, make_matrix
+from support.stores import dense, make_matrix
 
 import bigsvm
 from bigsvm.errors import DataError, ParameterError, StoreError
@@ -14,10 +14,7 @@ N = 300
 DROPPED = [0, 7, 8, 150, 299]
 
 
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    """Make stores of small data have many chunks in several shards."""
-    make_chunks_small(monkeypatch)
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 def make_store(path, **options):

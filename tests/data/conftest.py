@@ -12,15 +12,8 @@ from bigsvm.data.store import open_store
 
 
 @pytest.fixture(autouse=True)
-def no_flushing(monkeypatch):
-    """Hundreds of stores need not survive a loss of power; one test asks whether one would."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
-@pytest.fixture
-def small_chunks(monkeypatch):
-    """Make stores of small data have many chunks in several shards."""
-    make_chunks_small(monkeypatch)
+def never_flushed(no_flushing):
+    """Hundreds of stores are written without flushing; one test asks whether they would be."""
 
 
 @pytest.fixture

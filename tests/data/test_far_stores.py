@@ -121,7 +121,7 @@ def test_an_index_is_asked_for_once(url, faulty, local):
 
 
 def test_rows_from_all_over_are_asked_for_together(neighbours, faulty):
-    """Of four chunks that are no neighbours, four answers are awaited at a time."""
+    """Four chunks that are no neighbours are requested before the first answer comes."""
     rows, X = neighbours
     chosen = np.array([1950, 300, 650, 1200])
     with faulty.answering_together(4):
