@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 TABLE_OPTIONS = ("label", "weight", "columns", "rows", "categories", "missing")
 """Options that say that columns of rows have names."""
-COLUMN_OPTIONS = (*TABLE_OPTIONS, "max_categories", "missing_indicator", "unknown")
+ENCODE_OPTIONS = ("categories", "max_categories", "missing", "missing_indicator", "unknown")
+"""Options of words and of missing values."""
+COLUMN_OPTIONS = ("label", "weight", "columns", "rows", *ENCODE_OPTIONS)
 """All options for such rows."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(s|m|min|h|d)?")
@@ -200,7 +202,7 @@ class ReadOptions(ColumnOptions):
     @property
     def encode(self) -> dict[str, Any]:
         """What becomes of words and missing values, as `bigsvm.write_store` takes it."""
-        return {name: getattr(self, name) for name in COLUMN_OPTIONS[4:]}
+        return {name: getattr(self, name) for name in ENCODE_OPTIONS}
 
     @property
     def names_columns(self) -> bool:
