@@ -7,6 +7,7 @@ and decimals. Words are labels, or become one-hot columns. The library is pyarro
 from __future__ import annotations
 
 import io
+import threading
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -269,8 +270,8 @@ class _Opener:
 
         name = str(self._source)
         if name == "-":
-            with open_source(name, memory_bytes=self._memory // 2, kind="CSV") as stream:
-                yield self._csv(stream)
+            with self._csv(name) as part:
+                yield part
             return
         with open_bytes(name) as file:
             head = file.read(HEAD_BYTES)
@@ -284,12 +285,17 @@ class _Opener:
                     return
             except (pa.ArrowException, OSError) as error:
                 raise _unreadable(name, error) from error
-        with open_source(name, memory_bytes=self._memory // 2, kind="CSV") as stream:
-            yield self._csv(stream)
+        with self._csv(name) as part:
+            yield part
 
-    def _csv(self, stream: ByteStream) -> Part:
+    @contextmanager
+    def _csv(self, name: str) -> Iterator[Part]:
         block = max(1 << 16, min(MOST_CSV_BLOCK, self._memory // 64))
-        return _csv(stream, self._asked, block=block)
+        with (
+            open_source(name, memory_bytes=self._memory // 2, kind="CSV") as stream,
+            _csv(stream, self._asked, block=block) as part,
+        ):
+            yield part
 
 
 def _parquet(name: str, file: IO[bytes], asked: Columns, *, memory: int) -> Part:
@@ -349,25 +355,40 @@ def sliced(batch: Any, rows: int) -> Iterator[Any]:
 
 
 class _Bytes(io.RawIOBase):
-    """A stream of decompressed bytes whose first ones have been read, for Arrow."""
+    """A stream of decompressed bytes whose first ones have been read, for Arrow.
+
+    Arrow reads ahead in a thread of its own, which goes on for a while after an error.
+    """
 
     def __init__(self, head: bytes, stream: ByteStream) -> None:
         self._head, self._stream = memoryview(head), stream
+        self._reading, self._is_stopped = threading.Lock(), False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         target = memoryview(buffer).cast("B")
-        if not self._head:
-            return self._stream.readinto(target)
-        piece = self._head[: len(target)]
-        self._head = self._head[len(target) :]
-        target[: len(piece)] = piece
-        return len(piece)
+        with self._reading:
+            if self._is_stopped:
+                return 0
+            if not self._head:
+                return self._stream.readinto(target)
+            piece = self._head[: len(target)]
+            self._head = self._head[len(target) :]
+            target[: len(piece)] = piece
+            return len(piece)
+
+    def stop(self) -> None:
+        """End the stream here, after the read that is under way."""
+        self._is_stopped = True
+        # A read of a pipe may never end.
+        if self._reading.acquire(timeout=1.0):
+            self._reading.release()
 
 
-def _csv(stream: ByteStream, asked: Columns, *, block: int) -> Part:
+@contextmanager
+def _csv(stream: ByteStream, asked: Columns, *, block: int) -> Iterator[Part]:
     """Open CSV; types are those of the first block, in which whole numbers become float64."""
     import pyarrow as pa
     from pyarrow import csv
@@ -380,23 +401,28 @@ def _csv(stream: ByteStream, asked: Columns, *, block: int) -> Part:
         sample = sample[: sample.rfind(b"\n") + 1]
     parse = csv.ParseOptions(delimiter=separator_of(sample.split(b"\n", 1)[0]))
     options = csv.ReadOptions(use_threads=False, block_size=block)
+    source = _Bytes(bytes(head), stream)
     try:
         found = csv.read_csv(io.BytesIO(sample), read_options=options, parse_options=parse)
         kinds = {field.name: _type_of_csv(field, asked) for field in found.schema}
         reader = csv.open_csv(
-            pa.PythonFile(_Bytes(bytes(head), stream), mode="r"),
+            pa.PythonFile(source, mode="r"),
             read_options=options,
             parse_options=parse,
             convert_options=csv.ConvertOptions(column_types=kinds, strings_can_be_null=True),
         )
     except pa.ArrowException as error:
+        source.stop()
         raise _unreadable(stream.name, error) from error
 
     def batches(columns: list[str], rows: int) -> Iterator[Any]:
         for batch in reader:
             yield from sliced(_labels_of_text(batch.select(columns), asked.label), rows)
 
-    return Part(stream.name, reader.schema, batches)
+    try:
+        yield Part(stream.name, reader.schema, batches)
+    finally:
+        source.stop()
 
 
 def _type_of_csv(field: Any, asked: Columns) -> Any:
@@ -469,7 +495,8 @@ def frame(X: Any, asked: Columns) -> ArrowBatches:
         kinds = pa.schema([schema.field(name) for name in columns])
         for start in range(0, len(X), rows):
             part = X.iloc[start : start + rows][columns]
-            yield pa.RecordBatch.from_pandas(part, schema=kinds, preserve_index=False)
+            # A column of text may be of several chunks, which a record batch cannot be made of.
+            yield from pa.Table.from_pandas(part, kinds, preserve_index=False).to_batches()
 
     def arrow_batches(columns: list[str], rows: int) -> Iterator[Any]:
         yield from table.select(columns).to_batches(max_chunksize=rows)

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import re
+import time
 import tracemalloc
 from functools import partial
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import bigsvm
+from bigsvm.conversion.streams import ByteStream
 from bigsvm.errors import BigsvmError
 
 pa = pytest.importorskip("pyarrow")
@@ -217,6 +219,25 @@ def test_a_bomb_of_csv(tmp_path):
     refused(path, tmp_path, memory="64MB")
     assert tracemalloc.get_traced_memory()[1] < 128 << 20
     tracemalloc.stop()
+
+
+def test_no_thread_reads_on_after_an_error(tmp_path, monkeypatch):
+    """Arrow reads ahead in a thread of its own, which ends when the file is refused."""
+    path = tmp_path / "rows.csv"
+    path.write_bytes(gzip.compress(b"a,target\n" + b"1" * (20 << 20)))
+    begun, ended = [], []
+    readinto = ByteStream.readinto
+
+    def slow(stream, target):
+        begun.append(1)
+        time.sleep(0.1)
+        n = readinto(stream, target)
+        ended.append(1)
+        return n
+
+    monkeypatch.setattr(ByteStream, "readinto", slow)
+    refused(path, tmp_path, memory="64MB")
+    assert len(begun) == len(ended) > 1
 
 
 @pytest.mark.parametrize(
