@@ -56,6 +56,7 @@ def ended(**changes):
     [
         ({}, None),
         ({"code": 2, "err": "progress\nbigsvm: error: one\n"}, None),
+        ({"code": 2, "err": '{"error": "one", "exit_code": 2}\n'}, None),
         ({"code": 2, "err": "bigsvm: error: one\nbigsvm: error: two\n"}, "not one line"),
         ({"code": 2, "err": "bigsvm: error: one\nand another\n"}, "not one line"),
         ({"code": 1}, "exit code 1"),

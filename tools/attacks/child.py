@@ -27,6 +27,8 @@ SLACK = 64 << 20
 """Bytes that a child may take beyond its budget: the interpreter's own memory."""
 USAGE_EXIT_CODE = 2
 EXPECTED_CODES = (0, USAGE_EXIT_CODE)
+ERROR = re.compile(r'(?m)^(?:bigsvm: error: .*|\{"error": .*\})$')
+"""The line of an error, which is an object with ``--json``."""
 
 
 class Ended(NamedTuple):
@@ -62,7 +64,7 @@ class Ended(NamedTuple):
             return f"traceback: {''.join(last)[:120]}"
         if self.code not in EXPECTED_CODES:
             return f"exit code {self.code}"
-        if self.code == USAGE_EXIT_CODE and not re.search(r"(?m)^bigsvm: error: ", self.err):
+        if self.code == USAGE_EXIT_CODE and not ERROR.search(self.err):
             return "exit code 2 without a message"
         if memory is not None and self.peak > memory + SLACK:
             return f"{self.peak / 1e6:.0f} MB of memory"

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from attacks.child import USAGE_EXIT_CODE, command, copied, fresh, table
+from attacks.child import ERROR, USAGE_EXIT_CODE, command, copied, fresh, table
 from attacks.subjects import text_of
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def fault_of(ended: Ended, folder: Path) -> str | None:
     if found:
         return f"control character {found[0]!r} in what is shown"
     if ended.code == USAGE_EXIT_CODE:
-        lines = [line for line in ended.err.splitlines() if line.startswith("bigsvm: error: ")]
+        lines = ERROR.findall(ended.err)
         if len(lines) != 1 or not ended.err.rstrip("\n").endswith(lines[0]):
             return "an error that is not one line at the end"
     if "encountered in" in ended.err:
