@@ -6,6 +6,7 @@ import functools
 import math
 import os
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from numbers import Real
 
@@ -220,24 +221,31 @@ def plan_training(
     free = memory - state - scratch
     smallest_block = int(min(2, n_chunks) * chunk)
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * free)))
-    gram = int(gram_share * free)
+    gram = max(int(gram_share * free), SMALLEST_GRAM)
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + ACTIVE_STATE_BYTES
     row_bytes += active_output_bytes * others
     row_bytes += packed_bytes(n_columns, bytes_per_row) if packed else 0
     for_rows = free - gram - blocks
     size = widest = active = exact = 0
+    fewest = n_rows if whole else min(SMALLEST_WORKING_SET, n_rows)
     if whole:
         gram = int(free - blocks - row_bytes * n_rows)
         if gram >= 4 * _padded(n_rows) * FEWEST_ROWS:
             size = widest = active = n_rows
             exact = max(1, n_rows // 2)
-    elif gram >= SMALLEST_GRAM and for_rows > 0:
-        active = int(min(n_rows, for_rows / row_bytes))
-        exact = max(1, int(min(2 * n_rows, for_rows / row_bytes)) // 2)
+    elif free > blocks:
+        active = max(int(min(n_rows, for_rows / row_bytes)), 0)
         size = min(active, _most_variables(gram, SHARE_HELD))
         widest = min(active, _most_variables(gram, LEAST_SHARE_HELD))
+        most = _most_rows(free - blocks, row_bytes, n_rows)
+        if most >= widest or size < fewest:
+            # What all kernel rows of a working set leave over is for more rows.
+            active = size = widest = most
+            gram = _all_kernel_rows(most)
+            for_rows = free - gram - blocks
+        exact = max(1, int(min(2 * n_rows, for_rows / row_bytes)) // 2)
     # A working set never needs more than all of its kernel rows.
-    gram = max(min(gram, max(4 * _padded(widest) * widest, SMALLEST_GRAM)), 0)
+    gram = max(min(gram, _all_kernel_rows(widest)), 0)
     projected = {
         "state of the rows": state,
         "scratch of threads and reader": scratch,
@@ -245,16 +253,10 @@ def plan_training(
         "kernel rows": gram,
         "active rows": int(row_bytes * active),
     }
-    if size < min(SMALLEST_WORKING_SET, n_rows):
-        if whole:
-            rows = row_bytes * n_rows + 4 * _padded(n_rows) * FEWEST_ROWS
-            needed = state + scratch + max(smallest_block + rows, rows / (1 - BLOCK_SHARE))
-        else:
-            rows, share = row_bytes * SMALLEST_WORKING_SET, 1 - gram_share
-            needed = (
-                state + scratch + max((smallest_block + rows) / share, rows / (share - BLOCK_SHARE))
-            )
-        needed += 10**6
+    if size < fewest:
+        rows = row_bytes * fewest
+        rows += 4 * _padded(n_rows) * FEWEST_ROWS if whole else _all_kernel_rows(fewest)
+        needed = state + scratch + max(smallest_block + rows, rows / (1 - BLOCK_SHARE))
         parts = ", ".join(f"{name} {show_bytes(part)}" for name, part in projected.items())
         classes = f" and {n_outputs} functions" if others else ""
         raise MemoryBudgetError(
@@ -286,6 +288,17 @@ def _most_variables(gram_bytes: int, share: float) -> int:
     for width in range(max(padded - 1024, 1024), padded + 1, 1024):
         most = max(most, min(width, int(gram_bytes / (4 * width * share))))
     return most
+
+
+def _most_rows(n_bytes: float, row_bytes: float, n_rows: int) -> int:
+    """Most rows that fit together with all kernel rows among them."""
+    sizes = range(1, n_rows + 1)
+    return bisect_right(sizes, n_bytes, key=lambda n: row_bytes * n + _all_kernel_rows(n))
+
+
+def _all_kernel_rows(size: int) -> int:
+    """Bytes of all kernel rows of a working set."""
+    return max(4 * _padded(size) * size, SMALLEST_GRAM)
 
 
 def _padded(size: int) -> int:

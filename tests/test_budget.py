@@ -110,6 +110,26 @@ def test_a_refusal_names_a_size_that_is_enough(problem):
     assert plan_training(size, **problem).working_set >= min(64, problem["n_rows"])
 
 
+@given(problems)
+def test_a_refusal_names_the_least_that_is_taken(problem):
+    size, _ = named_size(problem)
+    with pytest.raises(MemoryBudgetError):
+        plan_training(int(0.99 * size) - 1, **problem)
+
+
+def test_little_memory_is_used_whole():
+    """What kernel rows leave over is for more rows."""
+    problem = {
+        "n_rows": 8_000, "n_columns": 1_000, "bytes_per_row": 4_000.0, "row_alignment": 500,
+        "threads": 1,
+    }  # fmt: skip
+    least, _ = named_size(problem)
+    for factor in (1.1, 1.3, 2, 3):
+        memory = int(least * factor)
+        plan = plan_training(memory, **problem)
+        assert sum(plan.projected.values()) > 0.99 * memory
+
+
 @given(problems, st.floats(0, 1))
 def test_memory_is_planned_or_refused(problem, factor):
     """Between too little and enough a plan is made or refused, and nothing else happens."""
