@@ -239,13 +239,13 @@ def plan_training(
         widest = min(active, _most_variables(gram, LEAST_SHARE_HELD))
         most = _most_rows(free - blocks, row_bytes, n_rows)
         if most >= widest or size < fewest:
-            # What all kernel rows of a working set leave over is for more rows.
+            # What the kernel rows of a working set leave over is for more rows.
             active = size = widest = most
-            gram = _all_kernel_rows(most)
-            for_rows = free - gram - blocks
+            gram = int(free - blocks - row_bytes * most)
+            for_rows = free - blocks - min(gram, _kernel_rows(most))
         exact = max(1, int(min(2 * n_rows, for_rows / row_bytes)) // 2)
     # A working set never needs more than all of its kernel rows.
-    gram = max(min(gram, _all_kernel_rows(widest)), 0)
+    gram = max(min(gram, _kernel_rows(widest)), 0)
     projected = {
         "state of the rows": state,
         "scratch of threads and reader": scratch,
@@ -255,7 +255,7 @@ def plan_training(
     }
     if size < fewest:
         rows = row_bytes * fewest
-        rows += 4 * _padded(n_rows) * FEWEST_ROWS if whole else _all_kernel_rows(fewest)
+        rows += 4 * _padded(n_rows) * FEWEST_ROWS if whole else _kernel_rows(fewest, SHARE_HELD)
         needed = state + scratch + max(smallest_block + rows, rows / (1 - BLOCK_SHARE))
         parts = ", ".join(f"{name} {show_bytes(part)}" for name, part in projected.items())
         classes = f" and {n_outputs} functions" if others else ""
@@ -291,14 +291,14 @@ def _most_variables(gram_bytes: int, share: float) -> int:
 
 
 def _most_rows(n_bytes: float, row_bytes: float, n_rows: int) -> int:
-    """Most rows that fit together with all kernel rows among them."""
+    """Most rows that fit together with enough kernel rows among them."""
     sizes = range(1, n_rows + 1)
-    return bisect_right(sizes, n_bytes, key=lambda n: row_bytes * n + _all_kernel_rows(n))
+    return bisect_right(sizes, n_bytes, key=lambda n: row_bytes * n + _kernel_rows(n, SHARE_HELD))
 
 
-def _all_kernel_rows(size: int) -> int:
-    """Bytes of all kernel rows of a working set."""
-    return max(4 * _padded(size) * size, SMALLEST_GRAM)
+def _kernel_rows(size: int, share: float = 1.0) -> int:
+    """Bytes of a share of the kernel rows of a working set."""
+    return max(math.ceil(share * 4 * _padded(size) * size), SMALLEST_GRAM)
 
 
 def _padded(size: int) -> int:
