@@ -19,6 +19,7 @@ from bigsvm.fit.problem import check_has_others, make_problem
 from bigsvm.fit.reduction import ModelFunctions, hold_and_plan
 from bigsvm.fit.variables import Variables, decision_of, make_variables
 from bigsvm.parameters.formulations import BALLS
+from bigsvm.training.events import Merged
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8
@@ -132,6 +133,9 @@ class SingleReduction:
             self._first_alpha = project(self._variables.formulation, gathered)
 
     def run(self, resources: RunResources) -> TrainingResult:
+        groups = self._variables.groups
+        if groups is not None and len(groups) < len(groups.rows):
+            resources.hooks.listener(Merged(len(groups.rows), len(groups)))
         return resources.trainer.train(
             self._variables, resources.plan, start=self._first_alpha, **resources.control()
         )
