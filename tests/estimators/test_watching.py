@@ -103,12 +103,12 @@ def test_of_very_many_working_sets_some_are_kept():
 
 
 def test_different_rows_are_told_where_equal_ones_are_merged(capsys, caplog):
-    twice, labels = np.repeat(X, 4, axis=0), np.repeat(Y, 4)
+    often, labels = np.repeat(X, 10, axis=0), np.repeat(Y, 10)
     with caplog.at_level(logging.INFO, logger="bigsvm"):
-        machine = bigsvm.SVC(verbose=1).fit(twice, labels)
+        machine = bigsvm.SVC(verbose=1).fit(often, labels)
     assert machine.certificate_["n_different"] == 900
-    assert "\n3 600 rows, 900 different, 5 columns; " in "\n" + capsys.readouterr().err
-    assert "3600 rows, 900 different: equal rows" in caplog.text
+    assert "\n9 000 rows, 900 different, 5 columns; " in "\n" + capsys.readouterr().err
+    assert "9000 rows, 900 different: equal rows" in caplog.text
     assert bigsvm.SVC().fit(X, Y).certificate_["n_different"] is None
 
 
