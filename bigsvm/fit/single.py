@@ -64,7 +64,10 @@ def alpha_of(
     n_rows = len(problem)
     trained_on = model.provenance.get("n_rows", n_rows)
     if trained_on != n_rows:
-        raise StartError(f"the model to start from was trained on {trained_on} rows, not {n_rows}")
+        raise StartError(
+            f"the model to start from was trained on {trained_on} rows, not {n_rows}; add rows "
+            "to a store with bigsvm.append and fit that, or set warm_start to False"
+        )
     if classes is not None and model.classes != classes:
         raise StartError("the model to start from has other classes; start anew")
     coefficients: Any = model.coefficients

@@ -1,7 +1,6 @@
 """Watching a `fit`: progress lines, the log, `history_`."""
 
 import logging
-import time
 
 import numba
 import numpy as np
@@ -16,6 +15,9 @@ from bigsvm.errors import ParameterError
 from bigsvm.estimators.watching import MOST_OF_PAIRS, MOST_OF_SETS, History
 from bigsvm.training import loop
 from bigsvm.training.events import Solving, Swept
+from bigsvm.training.result import StopReason
+from bigsvm.training.run import Watch
+from bigsvm.training.state import Stopped
 
 X, Y = blobs(n=900)
 SWEEPING = {
@@ -72,12 +74,19 @@ def test_the_history_of_working_sets_has_the_objective_that_sweeps_find(name, mo
     assert len(swept) == 1
 
 
-def test_a_fit_that_time_ends_before_a_sweep_has_a_history_and_an_estimate():
-    class TakingLong(Callback):
-        def listener(self, estimator):
-            return lambda event: time.sleep(0.2) if isinstance(event, Solving) else None
+def test_a_fit_that_time_ends_before_a_sweep_has_a_history_and_an_estimate(monkeypatch):
+    begun = []
 
-    machine = bigsvm.SVC(C=1e4, gamma=5, max_time=0.1).set_callbacks(TakingLong())
+    class Steps(Callback):
+        def listener(self, estimator):
+            return lambda event: begun.append(1) if isinstance(event, Solving) else None
+
+    def check(watch):
+        if begun:
+            raise Stopped(StopReason.TIME_LIMIT)
+
+    monkeypatch.setattr(Watch, "check", check)
+    machine = bigsvm.SVC(C=1e4, gamma=5, max_time=600).set_callbacks(Steps())
     with pytest.warns(ConvergenceWarning):
         machine.fit(X, Y)
     assert (machine.stop_reason_, machine.certificate_["n_sweeps"]) == ("time_limit", 0)
@@ -89,6 +98,15 @@ def test_a_fit_that_time_ends_before_a_sweep_has_a_history_and_an_estimate():
     assert machine.duality_gap_ is None
     display = bigsvm.HistoryDisplay.from_estimator(machine)
     assert display.ax_.get_xlabel() == "working set"
+
+
+def test_a_fit_without_a_support_vector_says_that_it_predicts_the_same():
+    with pytest.warns(ConvergenceWarning, match="no support vectors yet"):
+        machine = bigsvm.SVC(max_time=1e-9).fit(X, Y)
+    assert len(set(machine.predict(X))) == 1
+    assert machine.certificate_["sampled_duality_gap"] == pytest.approx(len(X))
+    with pytest.raises(ParameterError, match=r"900 rows, not 800; add .* bigsvm\.append"):
+        bigsvm.SVC(warm_start=True).fit(X, Y).fit(X[:800], Y[:800])
 
 
 def test_of_very_many_working_sets_some_are_kept():
