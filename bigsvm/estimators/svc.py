@@ -76,7 +76,15 @@ class SVC(Classifier, IgnoredClassArguments):
 
     _formulation = "c-svc"
 
-    C: float = again("C")
+    C: float = again(
+        "C",
+        text="""
+        Penalty of the loss; > 0.
+
+        ``inf`` allows no loss: the hard margin, with the loss ``"hinge"``. Where there is none,
+        training ends unconverged and says so.
+        """,
+    )
     _: KW_ONLY
     loss: LossName = again("loss")
     tol: float = again("tol", text=KKT_GAP)
