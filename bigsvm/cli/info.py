@@ -35,6 +35,7 @@ def command(
     from bigsvm.data.store import open_store
     from bigsvm.data.workspace import put_back
     from bigsvm.report import describe
+    from bigsvm.report.different import n_different_rows
 
     path = place if is_url(place) else local_path(place, _PLACE)
     if isinstance(path, Path):
@@ -44,7 +45,9 @@ def command(
         record, lines = run_record(Path(path)), run_lines(Path(path))
     elif kind == "store":
         store = open_store(path)
-        record, lines = describe.store_record(store), describe.store_lines(store)
+        different = n_different_rows(store)
+        record = {**describe.store_record(store), "n_different": different}
+        lines = describe.store_lines(store, n_different=different)
     else:
         model = load_model(path)
         record, lines = describe.model_record(model, path), describe.model_lines(model, path)

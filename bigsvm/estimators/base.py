@@ -189,6 +189,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             tol = self.certificate_["tol"]
             by = self.certificate_.get("stopped_by")
             hint = scaling_hint(self.model_)
+            if not len(self.support_):
+                hint = "it has no support vectors yet, so that it predicts the same for all rows"
             warnings.warn(
                 f"training did not converge: {reason.sentence}{'' if by is None else f', as {by}'} "
                 f"({gap_name(self._formulation)} {gap}, tol {tol:g})"

@@ -86,7 +86,7 @@ class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, Cla
 
     _formulation = "crammer-singer"
 
-    C: float = again("C")
+    C: float = again("C", text="Penalty of the loss; > 0.")
     _: KW_ONLY
     tol: float = again(
         "tol",

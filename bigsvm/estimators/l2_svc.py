@@ -99,7 +99,7 @@ class L2SVC(BallParameters, Classifier):
 
     _formulation = "l2-svc"
 
-    C: float = again("C")
+    C: float = again("C", text="Penalty of the loss; > 0.")
     _: KW_ONLY
     tol: float = again("tol", text=f"{KKT_GAP} The search for a ball ends at `ball_tol`.")
 

@@ -166,7 +166,7 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
 
     _formulation = "l2-one-class"
 
-    C: float = again("C")
+    C: float = again("C", text="Penalty of the loss; > 0.")
     _: KW_ONLY
     tol: float = again("tol", text=f"{KKT_GAP} The search for a ball ends at `ball_tol`.")
     certify: bool = again("certify")

@@ -51,6 +51,11 @@ class SVC(Classifier, IgnoredClassArguments):
     history_ : dict of (sweeps,) arrays
         ``"objective"``, ``"gap"``, ``"n_support"`` and ``"n_bounded"`` at the end of each
         ``"sweep"`` of this `fit`, and the ``"seconds"`` of training until then.
+        ``"working_sets"`` is a dict of (sets,) arrays: of each ``"working_set"`` its ``"n_rows"``,
+        the dual ``"objective"`` of the run and the ``"gap"`` within the set at its end, the
+        ``"seconds"`` until then, and ``"best_gap"``, the smallest gap over all rows so far.
+        ``"n_violating"`` are the active rows that violated before; NaN where not counted. It is
+        empty for class pairs.
     model_ : KernelExpansion
         The model itself, which can be saved.
     fit_status_ : int
@@ -71,7 +76,15 @@ class SVC(Classifier, IgnoredClassArguments):
 
     _formulation = "c-svc"
 
-    C: float = again("C")
+    C: float = again(
+        "C",
+        text="""
+        Penalty of the loss; > 0.
+
+        ``inf`` allows no loss: the hard margin, with the loss ``"hinge"``. Where there is none,
+        training ends unconverged and says so.
+        """,
+    )
     _: KW_ONLY
     loss: LossName = again("loss")
     tol: float = again("tol", text=KKT_GAP)

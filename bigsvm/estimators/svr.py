@@ -103,7 +103,15 @@ class SVR(Regressor):
 
     _formulation = "eps-svr"
 
-    C: float = again("C")
+    C: float = again(
+        "C",
+        text="""
+        Penalty of the loss; > 0.
+
+        ``inf`` allows no loss: all targets are inside the tube. Where there is no such function,
+        training ends unconverged and says so.
+        """,
+    )
     epsilon: float = again("epsilon")
 
 
@@ -153,7 +161,7 @@ class NuSVR(Regressor):
     _formulation = "nu-svr"
 
     nu: float = again("nu")
-    C: float = again("C")
+    C: float = again("C", text="Penalty of the loss; > 0.")
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)

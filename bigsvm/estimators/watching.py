@@ -16,6 +16,7 @@ from bigsvm.callbacks import Callback, CheckpointCallback
 from bigsvm.compilation import COMPILING, compilations
 from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display, TrainingProgress, swept_text
+from bigsvm.report.time_spent import most_of_the_time
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("bigsvm")
 
 
+SET_COLUMNS = (
+    "working_set", "seconds", "n_rows", "objective", "gap", "best_gap", "n_violating",
+)  # fmt: skip
+"""Names of what is kept of a working set."""
+MOST_OF_SETS = 2000
+"""Most working sets that are kept: more than a picture shows."""
 MOST_OF_PAIRS = 200
 """Most entries of the history that tell how many class pairs are finished."""
 
@@ -45,16 +52,32 @@ class Recorded(NamedTuple):
 
 
 class History:
-    """Keeps what each sweep over all rows has come to, or all class pairs finished so far."""
+    """Keeps what each sweep over all rows has come to, or all class pairs finished so far.
+
+    It also keeps where each working set was last; from `MOST_OF_SETS` of them on, of every second.
+    """
 
     def __init__(self) -> None:
         self._entries: list[Recorded] = []
+        self._sets: list[tuple[float | None, ...]] = []
         self._what = "sweep"
 
     def __call__(self, event: events.Event) -> None:
         """Add an entry for a sweep; for class pairs where a share of them has been finished."""
         if isinstance(event, events.Swept):
             done = event.sweep
+        elif isinstance(event, events.Solving):
+            if self._sets and self._sets[-1][0] == event.working_set:
+                self._sets.pop()
+            elif len(self._sets) >= MOST_OF_SETS:
+                self._sets = self._sets[::2]
+            self._sets.append(
+                (
+                    event.working_set, event.seconds, event.size, event.objective, event.gap,
+                    event.best_gap, event.n_violating,
+                )
+            )  # fmt: skip
+            return
         elif isinstance(event, events.PairsUnderWay):
             self._what, done = "pairs", event.done
             last = self._entries[-1].done if self._entries else 0
@@ -75,14 +98,19 @@ class History:
             )
         )
 
-    def arrays(self) -> dict[str, NDArray[np.number[Any]]]:
-        """Return the entries by column, (entries,) each."""
+    def arrays(self) -> dict[str, Any]:
+        """Return the entries by column, (entries,) each, and those of working sets by theirs."""
         names = Recorded._fields
         rows = np.array(self._entries, np.float64).reshape(-1, len(names))
         columns: dict[str, NDArray[np.number[Any]]] = dict(zip(names, rows.T.copy(), strict=True))
         for name in ("done", "n_support", "n_bounded"):
             columns[name] = columns[name].astype(np.int64)
-        return {self._what: columns.pop("done"), **columns}
+        of_sets: dict[str, NDArray[np.number[Any]]] = {}
+        if self._sets:
+            of_sets = dict(zip(SET_COLUMNS, np.array(self._sets, np.float64).T.copy(), strict=True))
+            for name in ("working_set", "n_rows"):
+                of_sets[name] = of_sets[name].astype(np.int64)
+        return {self._what: columns.pop("done"), **columns, "working_sets": of_sets}
 
 
 class Tasks:
@@ -193,7 +221,7 @@ class FitWatch:
         if self._progress is not None:
             self._progress(event)
         self.history(event)
-        if isinstance(event, events.TakenAsRecorded):
+        if isinstance(event, events.TakenAsRecorded | events.Merged):
             logger.info("%s", event.sentence)
         elif isinstance(event, events.Swept) and logger.isEnabledFor(logging.INFO):
             logger.info("%s", swept_text(event))
@@ -206,7 +234,14 @@ class FitWatch:
         return by_callback or self._stop.asked
 
     def explained(self, model: KernelExpansion) -> KernelExpansion:
-        """Return `Tasks.explained` of a model, unless Ctrl-C has ended the fit."""
+        """Return `Tasks.explained` of a model, unless Ctrl-C has ended the fit.
+
+        The end of the progress is what most of the time went into.
+        """
+        if self._display is not None:
+            told = most_of_the_time(model.certificate, of_one=model.rule is None)
+            if told is not None:
+                self._display.line(told)
         if self._tasks is None or self._stop.asked:
             return model
         return self._tasks.explained(model)

@@ -19,6 +19,7 @@ from bigsvm.fit.problem import check_has_others, make_problem
 from bigsvm.fit.reduction import ModelFunctions, hold_and_plan
 from bigsvm.fit.variables import Variables, decision_of, make_variables
 from bigsvm.parameters.formulations import BALLS
+from bigsvm.training.events import Merged
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8
@@ -63,7 +64,10 @@ def alpha_of(
     n_rows = len(problem)
     trained_on = model.provenance.get("n_rows", n_rows)
     if trained_on != n_rows:
-        raise StartError(f"the model to start from was trained on {trained_on} rows, not {n_rows}")
+        raise StartError(
+            f"the model to start from was trained on {trained_on} rows, not {n_rows}; add rows "
+            "to a store with bigsvm.append and fit that, or set warm_start to False"
+        )
     if classes is not None and model.classes != classes:
         raise StartError("the model to start from has other classes; start anew")
     coefficients: Any = model.coefficients
@@ -132,6 +136,9 @@ class SingleReduction:
             self._first_alpha = project(self._variables.formulation, gathered)
 
     def run(self, resources: RunResources) -> TrainingResult:
+        groups = self._variables.groups
+        if groups is not None and len(groups) < len(groups.rows):
+            resources.hooks.listener(Merged(len(groups.rows), len(groups)))
         return resources.trainer.train(
             self._variables, resources.plan, start=self._first_alpha, **resources.control()
         )

@@ -171,7 +171,12 @@ def decision_of(
     if variables.groups is not None:
         # Several rows may have been one variable.
         bounded = BoxDual(formulation).n_bounded(alpha, support)
-        certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
+        n_different: int | None = len(variables.groups)
+        if n_different == len(variables.groups.rows):
+            n_different = None
+        certificate = replace(
+            certificate, n_support=len(support), n_bounded=bounded, n_different=n_different
+        )
     coefficients = finished.scale * formulation.per_output(alpha)
     intercept = float(finished.intercept + formulation.offset * coefficients.sum())
     return DecisionFunction(support, coefficients, intercept, finished.found, certificate)

@@ -24,7 +24,8 @@ CHECKS: dict[str, Kind] = {
     **dict.fromkeys(("objective", "gap", "last_gap", "duality_gap", "rho", "drift"), (float, None)),
     "epsilon": float,
     **dict.fromkeys(("test_error", "test_error_deviation"), (_SHARE, None)),
-    "rows_used": (int, None),
+    **dict.fromkeys(("rows_used", "sampled_rows", "n_different"), (int, None)),
+    **dict.fromkeys(("sampled_duality_gap", "sampled_duality_gap_deviation"), (FINITE, None)),
     "ball": (
         {
             "test": ({"radius", "duality gap"}, None),

@@ -10,6 +10,7 @@ from bigsvm.budget import show_bytes
 from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.text import bytes_on_disk, count, label_text, number, plural
+from bigsvm.report.time_spent import most_of_the_time
 from bigsvm.training.result import CLUSTER_COSTS, Certificate, StopReason
 
 if TYPE_CHECKING:
@@ -67,9 +68,12 @@ def store_record(store: Store) -> dict[str, Any]:
     }
 
 
-def store_lines(store: Store) -> Lines:
-    """Describe a store to a person."""
+def store_lines(store: Store, *, n_different: int | None = None) -> Lines:
+    """Describe a store to a person, with the number of its different rows where it is known."""
     record = store_record(store)
+    rows = count(record["n_rows"])
+    if n_different is not None:
+        rows += f" ({count(n_different)} different)"
     values = record["statistics"]
     size = record["bytes_on_disk"]
     order = f"random, seed {record['seed']}" if record["shuffled"] else "as in the input"
@@ -77,7 +81,7 @@ def store_lines(store: Store) -> Lines:
         order += f"; rows from {count(record['appended_from'][0])} on were appended"
     return [
         ("store", record["path"]),
-        ("rows, columns", f"{count(record['n_rows'])}, {count(record['n_columns'])}"),
+        ("rows, columns", f"{rows}, {count(record['n_columns'])}"),
         (
             "values",
             f"{record['dtype']}, {record['layout']}, {record['density']:.2%} not zero, "
@@ -246,6 +250,7 @@ _OF_KERNELS = {
     False: "the kernel is indefinite: this is a stationary point, and there may be better ones",
     None: "an optimum if the kernel matrix is positive semidefinite, which nobody has checked",
 }
+_MERGED = "as equal rows of one class are trained as one"
 _SHOWN_FIELDS = [field.name for field in fields(Certificate) if field.default is MISSING]
 
 
@@ -265,6 +270,7 @@ def certificate_lines(
         return [("certificate", f"not whole, without {missing[0]}")]
     reason, gap = StopReason(certificate["stop_reason"]), gap_name(formulation)
     idle = certificate.get("cpu_idle")
+    different, many = certificate.get("n_different"), classes is not None and len(classes) > 2
     uncertified = "not certified" if reason.is_uncertified else "NOT converged"
     verdict = "converged" if certificate["converged"] else uncertified
     bounded = f"of them {count(certificate['n_bounded'])} bounded"
@@ -279,11 +285,12 @@ def certificate_lines(
         ("note", _OF_KERNELS.get(certificate.get("kernel_is_definite", True))),
         (gap, _gap(certificate)),
         ("ball", _ball(certificate.get("ball"))),
-        ("duality gap", number(certificate["duality_gap"], 4)),
+        ("duality gap", _duality_gap(certificate)),
         (
             "support vectors",
             f"{count(certificate['n_support'])}, {bounded}",
         ),
+        ("different rows", None if different is None else f"{count(different)}, {_MERGED}"),
         (
             "cost",
             f"{plural(certificate['n_sweeps'], 'sweep')}, "
@@ -292,6 +299,7 @@ def certificate_lines(
             f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
         ),
         ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
+        ("in short", most_of_the_time(certificate, of_one=not many)),
         ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
         ("cluster", cluster_line(certificate)),
     ]
@@ -348,6 +356,18 @@ def _gap(certificate: Mapping[str, Any]) -> str:
             return "not known: no sweep over all rows has ended"
         return f"{number(last, 4)} at the last sweep (tol {certificate['tol']:g})"
     return f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"
+
+
+def _duality_gap(certificate: Mapping[str, Any]) -> str:
+    """Show the duality gap, or an estimate that is said to be one."""
+    estimate, n_rows = certificate.get("sampled_duality_gap"), certificate.get("sampled_rows")
+    if certificate["duality_gap"] is not None or estimate is None or n_rows is None:
+        return number(certificate["duality_gap"], 4)
+    error = certificate.get("sampled_duality_gap_deviation") or 0.0
+    return (
+        f"about {number(estimate, 3)}, standard error {number(error, 2)}: an estimate from a "
+        f"sample of {plural(n_rows, 'row')}, not certified"
+    )
 
 
 def _pairs(

@@ -36,6 +36,9 @@ _MOST_WORD = 24
 class HistoryDisplay:
     """Gap and objective of a fit, at the end of each sweep or of a number of class pairs.
 
+    Of a fit that ended before the first sweep, those of its working sets are drawn: the gap is that
+    within each set.
+
     Parameters
     ----------
     history : dict of arrays
@@ -78,17 +81,21 @@ class HistoryDisplay:
 
     def plot(self, ax: Any = None) -> Self:  # noqa: ANN401 (of matplotlib)
         """Draw on axes of matplotlib, or on those of a new figure."""
-        what, places = next(iter(self.history.items()))
+        history = self.history
+        what, places = next(iter(history.items()))
+        of_sets: Any = history.get("working_sets")
+        if not len(places) and of_sets:
+            history, what, places = of_sets, "working set", of_sets["working_set"]
         if not len(places):
             raise ParameterError("the history is empty, as no sweep over all rows has ended")
         self.ax_ = ax = _axes_of(ax)
         self.figure_, self.objective_ax_ = ax.figure, ax.twinx()
-        marker, gap = "o" if len(places) <= _MOST_MARKED else None, self.history["gap"]
+        marker, gap = "o" if len(places) <= _MOST_MARKED else None, history["gap"]
         for axes, name, color in (
             (self.objective_ax_, "objective", "tab:orange"),
             (ax, "gap", "tab:blue"),
         ):
-            axes.plot(places, self.history[name], marker=marker, color=color)
+            axes.plot(places, history[name], marker=marker, color=color)
             axes.set_ylabel(name, color=color)
         ax.set_xlabel("finished pairs of classes" if what == "pairs" else what)
         ax.xaxis.get_major_locator().set_params(integer=True)

@@ -194,6 +194,7 @@ class TrainingProgress:
         self._sweep, self._pace, self._left = 0, Pace(), TimeLeft()
         self._gap: float | None = None
         self._is_planned = False
+        self._merged: events.Merged | None = None
         self._last_checkpoint = -math.inf
         self._pace_of_pairs = Pace()
         self._last_pair = -math.inf
@@ -207,6 +208,8 @@ class TrainingProgress:
                 self._display.warn(event.sentence)
             case events.Planned():
                 self._planned(event)
+            case events.Merged():
+                self._merged = event
             case events.TakenAsRecorded():
                 self._display.line(event.sentence)
             case events.TierChosen():
@@ -219,11 +222,7 @@ class TrainingProgress:
                     f"(tol {event.tol:g})",
                 )
             case events.Solving():
-                self._display.move(
-                    f"solving {count(event.size)} rows",
-                    f"{count(event.steps)} steps, gap of these rows {number(event.gap, 3)}"
-                    f"{self._run_ends()}",
-                )
+                self._solving(event)
             case events.Sweeping():
                 self._sweeping(event)
             case events.Swept():
@@ -267,8 +266,11 @@ class TrainingProgress:
             return  # a search before, with the same memory
         self._is_planned = True
         total = show_bytes(sum(event.projected.values()))
+        rows = f"{count(event.n_rows)} rows"
+        if self._merged is not None:
+            rows = f"{count(self._merged.n_rows)} rows, {count(self._merged.n_different)} different"
         self._display.line(
-            f"{count(event.n_rows)} rows, {count(event.n_columns)} columns; working sets of up to "
+            f"{rows}, {count(event.n_columns)} columns; working sets of up to "
             f"{count(event.working_set)} rows; {total} of arrays"
         )
         if event.resumed_sweeps:
@@ -297,6 +299,16 @@ class TrainingProgress:
         workers = plural(len(self._threads_of), "worker")
         threads = plural(sum(self._threads_of.values()), "thread")
         self._display.line(f"worker {event.address} {what}: {workers}, {threads} now")
+
+    def _solving(self, event: events.Solving) -> None:
+        note = f"{count(event.steps)} steps, gap of these rows {number(event.gap, 3)}"
+        if event.objective is not None and not math.isnan(event.objective):
+            note += f", objective {number(event.objective, 6)}"
+        if event.n_violating is not None:
+            note += f", {plural(event.n_violating, 'violator')}"
+        if event.best_gap is not None:
+            note += f", best gap of all rows {number(event.best_gap, 3)}"
+        self._display.move(f"solving {count(event.size)} rows", note + self._run_ends())
 
     def _sweeping(self, event: events.Sweeping) -> None:
         if self._sweep != event.sweep:

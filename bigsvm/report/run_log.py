@@ -38,7 +38,9 @@ FREQUENT = (
 _START = b'{"time": "'
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("address", "reason"), str),
-    **dict.fromkeys(("gap", "objective", "radius", "cpu_idle"), (FINITE, None)),
+    **dict.fromkeys(
+        ("gap", "best_gap", "objective", "n_violating", "radius", "cpu_idle"), (FINITE, None)
+    ),
     "projected": {str: int},
 }
 """Kinds of the fields of events that are read; others are finite numbers."""

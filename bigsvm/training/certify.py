@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.executors.executor import Exact
     from bigsvm.training.run import Run
+    from bigsvm.training.sampled_gap import SampledGap
 
 EXACT_EVALUATIONS = 2e6
 """If n · n_SV is at most this, all outputs are recomputed in float64: a hundredth of a second."""
@@ -240,11 +241,13 @@ def conclude(
     tol: float,
     standing: Standing | None,
     certify: Callable[[], Standing],
+    sample: Callable[[F8], SampledGap | None],
     returns_current: bool,
 ) -> TrainingResult:
     """Return the point of the last sweep, or a later one, whose gap is not known.
 
-    `standing` and `certify` are for the point of the last sweep. `returns_current` says whether the
+    `standing` and `certify` are for the point of the last sweep. `sample` estimates the duality gap
+    of a later one, if the time limit has ended the run. `returns_current` says whether the
     current point is returned, also before it is swept.
     """
     state, count = run.state, run.count
@@ -263,12 +266,20 @@ def conclude(
         alpha, standing = state.current_alpha(), None
         if np.array_equal(alpha, state.alpha):
             standing = run.dual.optimality(alpha, state.outputs)
+    sampled = None
+    if standing is None and reason is StopReason.TIME_LIMIT:
+        sampled = sample(run.dual.formulation.netted(alpha))
     run.watch.account()
-    return _result(run, reason, tol, alpha, standing)
+    return _result(run, reason, tol, alpha, standing, sampled)
 
 
 def _result(
-    run: Run, reason: StopReason, tol: float, alpha: F8, standing: Standing | None
+    run: Run,
+    reason: StopReason,
+    tol: float,
+    alpha: F8,
+    standing: Standing | None,
+    sampled: SampledGap | None,
 ) -> TrainingResult:
     """Gather the result of a run at a point.
 
@@ -304,6 +315,9 @@ def _result(
         test_error_deviation=tested.deviation if tested else None,
         rows_used=count.scope if is_partial else None,
         ball=dual.proof(alpha, state.outputs, standing) if standing else None,
+        sampled_duality_gap=sampled.gap if sampled else None,
+        sampled_duality_gap_deviation=sampled.deviation if sampled else None,
+        sampled_rows=sampled.rows if sampled else None,
     )
     thresholds = standing.thresholds if standing else _thresholds_within(run)
     is_sparse = beta.ndim > 1 and alpha.ndim == beta.ndim

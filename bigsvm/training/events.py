@@ -94,12 +94,50 @@ class Searching(NamedTuple):
     tol: float
 
 
+class Merged(NamedTuple):
+    """Equal rows of one class have become one variable each: `n_different` of `n_rows` are left.
+
+    Rows without weight are not among these.
+    """
+
+    n_rows: int
+    n_different: int
+
+    @property
+    def sentence(self) -> str:
+        """Text for users."""
+        return (
+            f"{self.n_rows} rows, {self.n_different} different: equal rows of one class are "
+            "trained as one"
+        )
+
+
 class Solving(NamedTuple):
-    """The working set is being solved: pair steps of the run so far, KKT gap within the set."""
+    """The working set is being solved: pair steps of the run so far, KKT gap within the set.
+
+    Attributes
+    ----------
+    working_set : int
+        Working sets that were solved before this one.
+    objective : float or None
+        Dual objective of the run at this point; NaN where it is not known, as after a resume.
+    n_violating : int or None
+        Active rows that violated by more than the tolerance when this set was chosen. They are not
+        counted for every set, as that takes time.
+    best_gap : float or None
+        Smallest KKT gap over all rows that a sweep has found so far.
+    seconds : float
+        Time of training so far, earlier processes included.
+    """
 
     size: int
     steps: int
     gap: float
+    working_set: int = 0
+    objective: float | None = None
+    n_violating: int | None = None
+    best_gap: float | None = None
+    seconds: float = 0.0
 
 
 class Sweeping(NamedTuple):
@@ -242,6 +280,7 @@ Event: TypeAlias = (
     ManyClasses
     | ClassesLeftOut
     | Planned
+    | Merged
     | TakenAsRecorded
     | TierChosen
     | Searching

@@ -19,12 +19,13 @@ Phases 4 and 5 are passes over the rows (`bigsvm.training.sweep`). What all phas
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bigsvm.duals.dual import EndlessError, Point
-from bigsvm.executors.executor import Exact
+from bigsvm.executors.executor import Exact, Products
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.working_rows import Gathered, WorkingRows
 from bigsvm.gram.row_cache import RowBuffer
@@ -33,6 +34,7 @@ from bigsvm.training import events
 from bigsvm.training.certify import certify, conclude
 from bigsvm.training.confirm import confirm
 from bigsvm.training.result import StopReason
+from bigsvm.training.sampled_gap import SampledGap, sampled_gap
 from bigsvm.training.state import SURROUNDINGS_FAILED, Phase, Stopped
 from bigsvm.training.sweep import Passes
 from bigsvm.working_sets.active import ActiveRows
@@ -44,6 +46,7 @@ from bigsvm.working_sets.subproblem import Costs, Progress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bigsvm.arrays import F8
     from bigsvm.duals.dual import Standing
     from bigsvm.executors.executor import Executor
     from bigsvm.training.result import TrainingResult
@@ -59,6 +62,8 @@ MANY_PER_ROW = 1000
 """The same for each row of the working set, if that is more."""
 LEAST_GAIN = 1e-4
 """Share of the objective by which it must rise for another step of all active rows together."""
+COUNT_EVERY = 0.1
+"""Least seconds between two counts of violating rows, which may take a millisecond each."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
@@ -82,6 +87,10 @@ class Decomposition:
         self._buffer = RowBuffer(run.plan.gram_bytes)
         self._stop: StopReason | None = None
         self._standing: Standing | None = None
+        # Not saved: a resumed run knows the objective again when it chooses active rows.
+        self._objective = float("nan")
+        self._n_violating: int | None = None
+        self._last_count = time.monotonic()
         if run.is_new and not run.count.knew_outputs:
             run.count.scope = self._passes.first_scope()
 
@@ -126,7 +135,7 @@ class Decomposition:
             run.save()
         return conclude(
             run, self._stop, tol=self.tol, standing=self._standing, certify=self._certify,
-            returns_current=self._choice.returns_current,
+            sample=self._sample, returns_current=self._choice.returns_current,
         )  # fmt: skip
 
     # -- score and select --------------------------------------------------------------------
@@ -136,6 +145,7 @@ class Decomposition:
         run, count = self._run, self._run.count
         alpha, outputs = run.of_scope()
         standing = self._standing = run.dual.optimality(alpha, outputs)
+        self._objective = standing.objective
         if (reason := self._choice.end(standing)) is not None:
             self._stop = StopReason(reason)
             # What is returned is the whole scope, not the rows that were solved last.
@@ -200,6 +210,20 @@ class Decomposition:
             )  # fmt: skip
         run.computed_outputs = True
         return standing
+
+    def _sample(self, alpha: F8) -> SampledGap | None:
+        """Estimate the duality gap at alpha; None where rows cannot be read.
+
+        This process computes it, as there may be no workers.
+        """
+        run, rows = self._run, WorkingRows(self._run.source)
+        self._buffer = RowBuffer(run.plan.gram_bytes)
+        with run.watch.timing("certificate"), run.tiles.exact() as tiles:
+            exact = Exact(Products(run.source), tiles, rows.gather, at_once=run.plan.exact_rows)
+            try:
+                return sampled_gap(run.dual, alpha, exact.outputs)
+            except SURROUNDINGS_FAILED:
+                return None
 
     # -- solve -------------------------------------------------------------------------------
 
@@ -271,11 +295,18 @@ class Decomposition:
         count.together = steps is not None
         while steps and count.together and run.watch.steps_allowed():
             gain = steps.take(tol=count.active_tol)
+            self._objective += gain
             count.n_iter += 1
             standing = active.optimality()
             # The tolerance may depend on the point, which has moved.
             count.active_tol = self._choice.active_tol(count.scope, standing)
-            run.listener(events.Solving(len(active), count.n_iter, standing.gap))
+            best_gap = count.best_gap if count.n_sweeps else None
+            run.listener(
+                events.Solving(
+                    len(active), count.n_iter, standing.gap, count.n_working_sets,
+                    self._objective, None, best_gap, run.watch.seconds(),
+                )
+            )  # fmt: skip
             count.together = (
                 gain > LEAST_GAIN * standing.objective and standing.gap > count.active_tol
             )
@@ -290,8 +321,10 @@ class Decomposition:
         working, limits = run.state.working_set, LaneLimits(n_lanes, run.plan.active_rows)
         start = Point(working.alpha, working.gradient, run.state.pair, run.count.sub_steps)
         problem = active.problem(working, start, memory=memory, limits=limits)
+        # Steps may change the arrays of the working set.
+        self._noted, self._n_violating = (start.alpha.copy(), start.gradient.copy()), None
         try:
-            progress = self._take_steps(problem)
+            progress = self._take_steps(problem, active)
             # The slice may have ended with rows left out (shrinking): update their gradient.
             problem.bring_up_to_date()
             self._note(problem)
@@ -299,7 +332,7 @@ class Decomposition:
             problem.close()
         return progress
 
-    def _take_steps(self, problem: WorkingProblem) -> Progress:
+    def _take_steps(self, problem: WorkingProblem, active: ActiveRows) -> Progress:
         """Take slices of steps, with a pause between two, and count them."""
         run, count = self._run, self._run.count
         costs, progress = Costs(), Progress.STEPS_SPENT
@@ -314,7 +347,16 @@ class Decomposition:
             count.row_misses += spent.misses
             count.row_reads += spent.reads
             self._note(problem)
-            run.listener(events.Solving(problem.size, count.n_iter, problem.gap))
+            if self._n_violating is None and time.monotonic() - self._last_count > COUNT_EVERY:
+                self._n_violating = active.n_violating(count.active_tol)
+                self._last_count = time.monotonic()
+            best_gap = count.best_gap if count.n_sweeps else None
+            run.listener(
+                events.Solving(
+                    problem.size, count.n_iter, problem.gap, count.n_working_sets,
+                    self._objective, self._n_violating, best_gap, run.watch.seconds(),
+                )
+            )  # fmt: skip
             if progress is Progress.STEPS_SPENT:
                 if self._was_slow():
                     return Progress.STALLED
@@ -327,6 +369,13 @@ class Decomposition:
         run.state = run.state._replace(
             working_alpha=alpha.copy(), working_gradient=gradient.copy(), pair=last
         )
+        # Exact for a quadratic function.
+        before, (alpha, gradient) = (
+            self._noted,
+            (run.state.working_alpha, run.state.working_gradient),
+        )
+        self._objective += 0.5 * float(np.vdot(before[1] + gradient, alpha - before[0]))
+        self._noted = alpha, gradient
         run.count.n_iter += n_done - run.count.sub_steps
         run.count.sub_steps = n_done
 

@@ -120,6 +120,13 @@ class Certificate:
         the last rows were added (`bigsvm.training.learning_curve`).
     rows_used : int or None
         For a run without a certificate: number of rows that were trained on.
+    sampled_duality_gap, sampled_duality_gap_deviation : float or None
+        If a time limit ended the run at a point whose duality gap is not known: an estimate of this
+        gap from a sample of the rows, and the standard error of that. It proves nothing.
+    sampled_rows : int or None
+        Number of rows of that sample.
+    n_different : int or None
+        Different rows, where equal rows of one class were trained as one.
     ball : dict or None
         For a ball, at the centre that is returned, if a sweep has looked at all rows. ``"test"`` is
         the paper's test that it passes: ``"radius"``, as no row is farther than (1 + `ball_tol`)
@@ -156,6 +163,10 @@ class Certificate:
     test_error: float | None = None
     test_error_deviation: float | None = None
     rows_used: int | None = None
+    sampled_duality_gap: float | None = None
+    sampled_duality_gap_deviation: float | None = None
+    sampled_rows: int | None = None
+    n_different: int | None = None
     ball: dict[str, float | str | None] | None = None
 
     def as_dict(self) -> dict[str, Any]:

@@ -64,6 +64,12 @@ class ActiveRows:
         standing: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.indices)
         return standing
 
+    def n_violating(self, tol: float) -> int:
+        """Count these rows that violate by more than `tol`."""
+        standing = self.optimality()
+        scores = self.dual.scores(self.alpha, self.outputs, standing, tol=tol, rows=self.indices)
+        return int(np.count_nonzero(scores.score > tol))
+
     def choose(self, choice: Choice, *, tol: float, once: bool = False) -> tuple[WorkingSet, float]:
         """Choose a working set, and the KKT gap that it is to reach.
 

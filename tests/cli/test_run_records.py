@@ -230,3 +230,9 @@ def test_the_last_gap_is_shown_after_a_stop_between_sweeps():
     lines = dict(certificate_lines(certificate | {"last_gap": 12.2}))
     assert lines["KKT gap"] == "12.2 at the last sweep (tol 0.001)"
     assert "not known" in dict(certificate_lines(certificate))["KKT gap"]
+    assert dict(certificate_lines(certificate))["duality gap"] == "-"
+    sampled = {"sampled_duality_gap_deviation": 0.25, "sampled_rows": 1024}
+    lines = dict(certificate_lines(certificate | {"sampled_duality_gap": 2.5} | sampled))
+    assert lines["duality gap"] == (
+        "about 2.5, standard error 0.25: an estimate from a sample of 1 024 rows, not certified"
+    )

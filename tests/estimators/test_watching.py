@@ -5,12 +5,19 @@ import logging
 import numba
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from support.problems import blobs, clouds
 
 import bigsvm
 from bigsvm.callbacks import Callback
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.watching import MOST_OF_PAIRS
+from bigsvm.estimators.watching import MOST_OF_PAIRS, MOST_OF_SETS, History
+from bigsvm.training import loop
+from bigsvm.training.events import Solving, Swept
+from bigsvm.training.result import StopReason
+from bigsvm.training.run import Watch
+from bigsvm.training.state import Stopped
 
 X, Y = blobs(n=900)
 SWEEPING = {
@@ -38,6 +45,89 @@ def test_the_history_has_each_sweep_and_ends_at_the_certificate(name):
     assert history["n_bounded"][-1] == certificate["n_bounded"]
     assert (np.diff(history["seconds"]) >= 0).all()
     assert 0 < history["seconds"][-1] <= certificate["seconds"]
+
+
+@pytest.mark.parametrize("name", SWEEPING)
+def test_the_history_of_working_sets_has_the_objective_that_sweeps_find(name, monkeypatch):
+    """It is added up step by step; a sweep computes it from the outputs of all rows."""
+    monkeypatch.setattr(loop, "COUNT_EVERY", 0.0)
+    swept = []
+
+    class Sweeps(Callback):
+        def listener(self, estimator):
+            def listen(event):
+                if isinstance(event, Solving):
+                    swept[:] = [event]
+                elif isinstance(event, Swept) and swept:
+                    assert swept[0].objective == pytest.approx(event.objective, rel=1e-4)
+
+            return listen
+
+    machine = clone(SWEEPING[name]).set_callbacks(Sweeps()).fit(X, target_of(name))
+    sets = machine.history_["working_sets"]
+    assert (np.diff(sets["working_set"]) > 0).all()
+    assert (np.diff(sets["seconds"]) >= 0).all()
+    assert len({len(column) for column in sets.values()}) == 1 <= len(sets["gap"])
+    assert (sets["n_violating"] >= 0).any()
+    assert (sets["gap"] >= 0).all()
+    assert (np.diff(sets["objective"]) >= -1e-6 * abs(machine.objective_)).all()
+    assert len(swept) == 1
+
+
+def test_a_fit_that_time_ends_before_a_sweep_has_a_history_and_an_estimate(monkeypatch):
+    begun = []
+
+    class Steps(Callback):
+        def listener(self, estimator):
+            return lambda event: begun.append(1) if isinstance(event, Solving) else None
+
+    def check(watch):
+        if begun:
+            raise Stopped(StopReason.TIME_LIMIT)
+
+    monkeypatch.setattr(Watch, "check", check)
+    machine = bigsvm.SVC(C=1e4, gamma=5, max_time=600).set_callbacks(Steps())
+    with pytest.warns(ConvergenceWarning):
+        machine.fit(X, Y)
+    assert (machine.stop_reason_, machine.certificate_["n_sweeps"]) == ("time_limit", 0)
+    assert len(machine.history_["sweep"]) == 0
+    sets = machine.history_["working_sets"]
+    assert sets["objective"][-1] > 0
+    assert np.isnan(sets["best_gap"]).all()
+    assert machine.certificate_["sampled_duality_gap"] > 0
+    assert machine.duality_gap_ is None
+    display = bigsvm.HistoryDisplay.from_estimator(machine)
+    assert display.ax_.get_xlabel() == "working set"
+
+
+def test_a_fit_without_a_support_vector_says_that_it_predicts_the_same():
+    with pytest.warns(ConvergenceWarning, match="no support vectors yet"):
+        machine = bigsvm.SVC(max_time=1e-9).fit(X, Y)
+    assert len(set(machine.predict(X))) == 1
+    assert machine.certificate_["sampled_duality_gap"] == pytest.approx(len(X))
+    with pytest.raises(ParameterError, match=r"900 rows, not 800; add .* bigsvm\.append"):
+        bigsvm.SVC(warm_start=True).fit(X, Y).fit(X[:800], Y[:800])
+
+
+def test_of_very_many_working_sets_some_are_kept():
+    history = History()
+    for number in range(3 * MOST_OF_SETS):
+        for gap in (2.0, 1.0):
+            history(Solving(10, number, gap, working_set=number))
+    sets = history.arrays()["working_sets"]
+    assert MOST_OF_SETS / 2 <= len(sets["gap"]) <= MOST_OF_SETS
+    assert (sets["gap"] == 1.0).all()
+    assert sets["working_set"][-1] == 3 * MOST_OF_SETS - 1
+
+
+def test_different_rows_are_told_where_equal_ones_are_merged(capsys, caplog):
+    often, labels = np.repeat(X, 10, axis=0), np.repeat(Y, 10)
+    with caplog.at_level(logging.INFO, logger="bigsvm"):
+        machine = bigsvm.SVC(verbose=1).fit(often, labels)
+    assert machine.certificate_["n_different"] == 900
+    assert "\n9 000 rows, 900 different, 5 columns; " in "\n" + capsys.readouterr().err
+    assert "9000 rows, 900 different: equal rows" in caplog.text
+    assert bigsvm.SVC().fit(X, Y).certificate_["n_different"] is None
 
 
 @pytest.mark.parametrize("n_classes", [4, 30])

@@ -52,6 +52,22 @@ def test_plain_lines(capsys):
     ]
 
 
+def test_different_rows_and_how_far_a_working_set_is(capsys):
+    asked = []
+    with Display(quiet=False, times_asked=lambda: len(asked)) as display:
+        show = TrainingProgress(display)
+        show(events.Merged(1200, 1000))
+        show(RUN[0])
+        asked.append(None)
+        show(events.Solving(100, 12345, 0.25, 3, 17.5, 42, 1.5, 10.0))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("1 200 rows, 1 000 different, 5 columns; ")
+    assert lines[-1] == (
+        "solving 100 rows: 12 345 steps, gap of these rows 0.25, objective 17.5, 42 violators, "
+        "best gap of all rows 1.5"
+    )
+
+
 def test_workers_are_named_when_they_come_and_go(capsys):
     with Display(quiet=False) as display:
         show = TrainingProgress(display)
