@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bigsvm.errors import ParameterError, brief
+from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.identity import identity_of
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ class KernelCode(IntEnum):
     SIGMOID = 3
     PRECOMPUTED = 4
     LAPLACIAN = 5
+    COSINE = 6
+    MATERN32 = 7
+    MATERN52 = 8
+    INTERSECTION = 9
+    TANIMOTO = 10
+    CHI2 = 11
+    RBF_BY_COLUMN = 12
 
 
 class CoreParameters(NamedTuple):
@@ -73,16 +80,21 @@ class Kernel(ABC):
     name : str
         Name of the kernel, as scikit-learn spells it.
     code : KernelCode
-    product : {"dot", "absolute", "lookup"}
+    product : {"dot", "absolute", "minimum", "mean", "lookup"}
         What ``a·b`` and the norms are: ``"dot"`` the scalar product; ``"absolute"`` a product p
-        with ``|a| + |b| − 2 p = Σ |a_k − b_k|``; ``"lookup"`` kernel values that the rows have, see
-        `Precomputed`.
+        with ``|a| + |b| − 2 p = Σ |a_k − b_k|``; ``"minimum"`` ``Σ min(a_k, b_k)`` and ``"mean"``
+        ``Σ 2 a_k b_k / (a_k + b_k)``, both with the norms ``Σ a_k``, of rows without negative
+        values; ``"lookup"`` kernel values that the rows have, see `Precomputed`.
     is_definite : bool or None
         Whether every kernel matrix is positive semidefinite, so that training has one optimum; None
         if unknown.
     is_shift_invariant : bool
         Whether k(a + c, b + c) = k(a, b). If so, rows are centred first, which keeps float32
         distances accurate far from the origin.
+    takes_negative : bool
+        Whether rows may have values below 0. If not, all rows are looked at before training.
+    column_factors : (d,) float64 or None
+        What the columns are multiplied by before all else, where there is such a number for each.
 
     Examples
     --------
@@ -108,6 +120,8 @@ class Kernel(ABC):
     product: ClassVar[str] = "dot"
     is_definite: ClassVar[bool | None] = True
     is_shift_invariant: ClassVar[bool] = False
+    takes_negative: ClassVar[bool] = True
+    column_factors: ClassVar[Values | None] = None
 
     def __init_subclass__(cls) -> None:
         if "from_products" in cls.__dict__ and "code" not in cls.__dict__:
@@ -125,8 +139,8 @@ class Kernel(ABC):
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         """Kernel values (m, p) from ``a·b`` (m, p), ``|a|²`` (m,) and ``|b|²`` (p,)."""
 
-    def check_rows(self, values: NDArray[np.floating[Any]]) -> None:  # noqa: B027 (most take all)
-        """Refuse rows that the kernel is not defined for, such as those with negative values.
+    def check_rows(self, values: NDArray[np.floating[Any]]) -> None:
+        """Refuse rows that the kernel is not defined for: those with negative values, if any are.
 
         It is called for all rows that are multiplied, in training and in prediction.
 
@@ -139,6 +153,11 @@ class Kernel(ABC):
         ------
         DataError
         """
+        if not self.takes_negative and values.min(initial=0) < 0:
+            raise DataError(
+                f"a row has the value {values.min():.6g}, and the kernel {self.name} is for rows "
+                "without negative values; take another kernel, or other features"
+            )
 
     def largest_norm(self, largest: float) -> float:
         """Largest ``|a|²`` with which no kernel value or step towards it exceeds `largest`."""
@@ -294,6 +313,198 @@ class Laplacian(Kernel):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cosine(Kernel):
+    """``k(a, b) = a·b / (|a| |b|)``, and 0 for a row of zeros, as scikit-learn has it."""
+
+    name = "cosine"
+    code = KernelCode.COSINE
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
+        lengths = np.outer(np.sqrt(norms_rows), np.sqrt(norms_columns))
+        values: Values = np.divide(dots, lengths, out=np.zeros(lengths.shape), where=lengths > 0)
+        return values
+
+    def check_rows(self, values: NDArray[np.floating[Any]]) -> None:
+        """Refuse values whose squares are lost: a row of such values would count as zeros."""
+        least = math.sqrt(SMALLEST)
+        small = np.abs(values)
+        small = small[(small > 0) & (small < least)]
+        if len(small):
+            raise DataError(
+                f"a row has the value {small[0]:.3g}, and the kernel cosine squares values in "
+                f"float32, which needs 0 or at least {least:.2g}; put 0, or scale the features"
+            )
+
+    def dimensions(self, n_columns: int) -> float:
+        return n_columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matern32(Kernel):
+    """``k(a, b) = (1 + r) exp(-r)`` with ``r = sqrt(6 gamma) |a - b|``: Matérn's, ν = 3/2.
+
+    The length scale is ``1 / sqrt(2 gamma)``, as that of rbf (Rasmussen & Williams 2006, equation
+    4.17), so that one gamma means the same for both.
+    """
+
+    name = "matern32"
+    code = KernelCode.MATERN32
+    is_shift_invariant = True
+    gamma: float
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
+        squared = np.add.outer(norms_rows, norms_columns) - 2.0 * np.asarray(dots, np.float64)
+        r = np.sqrt(6.0 * self.gamma * np.maximum(squared, 0.0))
+        return (1.0 + r) * np.exp(-r)
+
+    def largest_norm(self, largest: float) -> float:
+        return largest / 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matern52(Kernel):
+    """``k(a, b) = (1 + r + r²/3) exp(-r)`` with ``r = sqrt(10 gamma) |a - b|``: Matérn's, ν = 5/2.
+
+    The length scale is that of `Matern32`.
+    """
+
+    name = "matern52"
+    code = KernelCode.MATERN52
+    is_shift_invariant = True
+    gamma: float
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
+        squared = np.add.outer(norms_rows, norms_columns) - 2.0 * np.asarray(dots, np.float64)
+        squared = 10.0 * self.gamma * np.maximum(squared, 0.0)
+        r = np.sqrt(squared)
+        return (1.0 + r + squared / 3.0) * np.exp(-r)
+
+    def largest_norm(self, largest: float) -> float:
+        return largest / 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intersection(Kernel):
+    """``k(a, b) = Σ min(a_k, b_k)``, of histograms: rows without negative values.
+
+    Positive semidefinite, see Barla, Odone & Verri 2003.
+    """
+
+    name = "intersection"
+    code = KernelCode.INTERSECTION
+    product = "minimum"
+    takes_negative = False
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
+        return np.array(dots, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tanimoto(Kernel):
+    """``k(a, b) = Σ min(a_k, b_k) / Σ max(a_k, b_k)``, of rows without negative values.
+
+    Of rows of 0 and 1 it is the Tanimoto or Jaccard coefficient, the number of common features by
+    that of features of either. Of counts it is the form that Ralaivola et al. 2005 call MinMax, and
+    that RDKit computes. Two rows of zeros have 1, a row of zeros and another one 0.
+    """
+
+    name = "tanimoto"
+    code = KernelCode.TANIMOTO
+    product = "minimum"
+    takes_negative = False
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
+        common = np.asarray(dots, np.float64)
+        either = np.maximum(np.add.outer(norms_rows, norms_columns) - common, common)
+        values: Values = np.divide(common, either, out=np.ones(either.shape), where=either > 0)
+        return values
+
+    def largest_norm(self, largest: float) -> float:
+        return largest / 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chi2(Kernel):
+    """``k(a, b) = exp(-gamma Σ (a_k - b_k)² / (a_k + b_k))``, of rows without negative values.
+
+    Columns in which both are 0 add nothing. It is scikit-learn's ``chi2_kernel``.
+    """
+
+    name = "chi2"
+    code = KernelCode.CHI2
+    product = "mean"
+    takes_negative = False
+    gamma: float
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
+        apart = np.add.outer(norms_rows, norms_columns) - 2.0 * np.asarray(dots, np.float64)
+        return np.exp(-self.gamma * np.maximum(apart, 0.0))
+
+    def largest_norm(self, largest: float) -> float:
+        return largest / 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RBFByColumn(Kernel):
+    """``k(a, b) = exp(-Σ gamma_k (a_k - b_k)²)``: rbf of columns times ``sqrt(gamma_k)``.
+
+    A column of gamma 0 is left out. `from_products` is given the products of these rows. It is what
+    ``kernel="rbf"`` with a gamma for each column stands for.
+    """
+
+    name = "rbf-by-column"
+    code = KernelCode.RBF_BY_COLUMN
+    is_shift_invariant = True
+    gamma: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", gammas_of_columns(self.gamma))
+
+    @property
+    def column_factors(self) -> Values:  # type: ignore[override] # of an instance, not of the class
+        """Square roots of gamma, (d,)."""
+        factors: Values = np.sqrt(np.array(self.gamma, np.float64))
+        return factors
+
+    @property
+    def recorded(self) -> str:
+        """The class and all gammas."""
+        return repr(self)
+
+    @property
+    def core_parameters(self) -> CoreParameters:
+        """Those of rbf: the rows have gamma already."""
+        return RBF(gamma=1.0).core_parameters
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
+        return RBF(gamma=1.0).from_products(dots, norms_rows, norms_columns)
+
+    def largest_norm(self, largest: float) -> float:
+        return largest / 4.0
+
+
+def gammas_of_columns(gamma: Sequence[float] | Values) -> tuple[float, ...]:
+    """Check a gamma for each column, as `resolve_gamma` does one for all, and give numbers."""
+    values = np.asarray(gamma)
+    if not values.ndim:
+        raise ParameterError(
+            f"gamma is {brief(gamma)}; it must be one number, or a number for each column"
+        )
+    if values.ndim != 1 or values.dtype.kind not in "iuf" or not len(values):
+        raise ParameterError(
+            f"gamma is an array of shape {values.shape} of {values.dtype}; it must be one number, "
+            "or a number for each column"
+        )
+    for column, value in enumerate(values.tolist()):
+        if not (value == 0 or SMALLEST <= value <= LARGEST):
+            raise ParameterError(
+                f"gamma of column {column} (from 0) is {value!r}; it must be 0, or a number from "
+                f"{SMALLEST:.3g} to {LARGEST:.3g}"
+            )
+    return tuple(map(float, values.tolist()))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Precomputed(Kernel):
     """``k(a, b) = a[number of b]``: rows of a kernel matrix; see `bigsvm.data.kernel_matrix`."""
 
@@ -331,8 +542,12 @@ def _is_defined_again(kind: type[Kernel], other: type[Kernel]) -> bool:
     return is_copy and kind.__name__ == other.__name__
 
 
-def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:
+def make_kernel(
+    name: str, *, gamma: float | tuple[float, ...] = 1.0, coef0: float = 0.0, degree: int = 3
+) -> Kernel:
     """Build the kernel `name` from those of the parameters it has.
+
+    Of rbf gamma may be a number for each column.
 
     Refused are kernels with other parameters than these; gamma that is negative, not finite, or not
     0 and beyond float32; coef0 that is not finite or beyond float32; degree that is negative or
@@ -340,6 +555,13 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
     """
     if not isinstance(name, str) or name not in KERNELS:
         raise ParameterError(f"kernel is {brief(name)}; it must be one of {', '.join(KERNELS)}")
+    if isinstance(gamma, tuple):
+        if name == RBF.name:
+            return RBFByColumn(gamma=gammas_of_columns(gamma))
+        raise ParameterError(
+            f"gamma is {len(gamma)} numbers, one for each column, which only the kernel rbf takes; "
+            f"give {name} one number"
+        )
     if not (math.isfinite(gamma) and gamma >= 0):
         raise ParameterError(f"gamma is {gamma!r}; it must be a finite number >= 0")
     if gamma:
@@ -371,6 +593,8 @@ def kernel_from(description: Mapping[str, Any]) -> Kernel:
         raise ParameterError("the description of a kernel has no name")
     parameters = dict(description)
     name = parameters.pop("name")
+    if name == RBFByColumn.name and isinstance(parameters.get("gamma"), list | tuple):
+        return RBFByColumn(**parameters)
     kind = KERNELS.get(name)
     if kind is None:
         raise ParameterError(

@@ -17,6 +17,22 @@ def kernel_value(a, b, name, *, gamma=1.0, coef0=0.0, degree=3):
         return math.tanh(gamma * dot + coef0)
     if name == "rbf":
         return math.exp(-gamma * math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+    if name == "cosine":
+        lengths = math.hypot(*a) * math.hypot(*b)
+        return dot / lengths if lengths else 0.0
+    if name in ("matern32", "matern52"):
+        d = math.dist(a, b) * math.sqrt(2 * gamma)
+        if name == "matern32":
+            return (1 + math.sqrt(3) * d) * math.exp(-math.sqrt(3) * d)
+        return (1 + math.sqrt(5) * d + 5 * d * d / 3) * math.exp(-math.sqrt(5) * d)
+    if name == "intersection":
+        return math.fsum(map(min, a, b))
+    if name == "tanimoto":
+        either = math.fsum(map(max, a, b))
+        return math.fsum(map(min, a, b)) / either if either else 1.0
+    if name == "chi2":
+        terms = [(x - y) ** 2 / (x + y) for x, y in zip(a, b, strict=True) if x + y > 0]
+        return math.exp(-gamma * math.fsum(terms))
     raise ValueError(f"no kernel is named {name!r}")
 
 

@@ -305,13 +305,17 @@ def hold(source: RowSource, memory: int) -> RowSource:
     return HeldRows(source, source.read_whole())
 
 
-def narrowed(source: RowSource) -> tuple[RowSource, Numbering | None]:
+def narrowed(
+    source: RowSource, *, keep_numbers: bool = False
+) -> tuple[RowSource, Numbering | None]:
     """Rows to train on: `source` itself, or its rows renumbered by the columns that occur.
+
+    They keep their numbers where something is known of each column.
 
     Rows in memory are renumbered once, which copies their column numbers but not their values. The
     numbering is None if the columns were not renumbered.
     """
-    columns = source.occurring_columns()
+    columns = None if keep_numbers else source.occurring_columns()
     if columns is None:
         return source, None
     numbering = Numbering(columns, source.n_columns)

@@ -428,12 +428,12 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         return 1.0
 
     @property
-    def gamma_(self) -> float:
-        """Gamma of the kernel as a number; of kernels that have one only."""
+    def gamma_(self) -> float | NDArray[np.float64]:
+        """Gamma of the kernel as a number, or a number for each column; none of some kernels."""
         gamma = self.model_.kernel.describe().get("gamma")
         if gamma is None:
             raise AttributeError(f"the kernel {self.model_.kernel.name} has no gamma")
-        return float(gamma)
+        return np.array(gamma) if isinstance(gamma, tuple) else float(gamma)
 
     def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
         """Show intercepts as scikit-learn does."""

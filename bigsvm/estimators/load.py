@@ -13,6 +13,7 @@ from bigsvm.estimators.one_class import L2OneClassSVM, OneClassSVM
 from bigsvm.estimators.svc import SVC, NuSVC
 from bigsvm.estimators.svr import SVR, NuSVR
 from bigsvm.interchange.model_file import read_model_file
+from bigsvm.kernels import RBF, RBFByColumn
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import check_value, declaration_of
 from bigsvm.parameters.names import KERNEL_PARAMETERS
@@ -115,7 +116,9 @@ def _parameters(kind: type[KernelMachine], model: KernelExpansion) -> dict[str, 
     known |= model.provenance.get("estimator", {})
     described = model.kernel.describe()
     name = described.pop("name")
-    if name not in KERNEL_PARAMETERS:
+    if name == RBFByColumn.name:
+        known |= {"kernel": RBF.name, **described}
+    elif name not in KERNEL_PARAMETERS:
         known["kernel"] = model.kernel
     elif known.get("kernel") != name:  # an instance, or a model of LIBSVM
         known |= {"kernel": name, **described}

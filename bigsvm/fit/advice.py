@@ -39,7 +39,8 @@ def scaling_hint(model: KernelExpansion) -> str | None:
     """Say that columns have very different scales, and what to do; None if they do not.
 
     The scale of a column is its range over the support vectors, which are rows of the training
-    data. Columns with one value do not count.
+    data. Columns with one value do not count, nor do scales if the kernel has a number for each
+    column, or is for counts and histograms, whose columns belong together.
 
     Returns
     -------
@@ -48,7 +49,9 @@ def scaling_hint(model: KernelExpansion) -> str | None:
         the columns do not exceed.
     """
     vectors = model.support_vectors
-    if model.kernel.product == "lookup" or not vectors.shape[0]:
+    kernel = model.kernel
+    scales_count = kernel.takes_negative and kernel.column_factors is None
+    if kernel.product == "lookup" or not scales_count or not vectors.shape[0]:
         return None
     statistics = statistics_of_rows(vectors)
     ranges = statistics.maximum - statistics.minimum
@@ -222,10 +225,11 @@ def _facts_of(
 ) -> Facts:
     _, here, places = np.intersect1d(sample.rows, model.support, return_indices=True)
     formulation, kernel = parameters.formulation, model.kernel.name
+    gamma = model.kernel.describe().get("gamma", np.nan)
     facts = Facts(
         traits_of(formulation).learns,
         kernel,
-        gamma=float(model.kernel.describe().get("gamma", np.nan)),
+        gamma=np.nan if isinstance(gamma, tuple) else float(gamma),
         C=np.nan if formulation == "nu-svc" else parameters.C,
         tol=parameters.tol,
         n_rows=sample.n_rows,

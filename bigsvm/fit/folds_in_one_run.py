@@ -157,7 +157,7 @@ def train_together(
     check_parameters(parameters)
     numbering = None
     if source.is_sparse:
-        source, numbering = narrowed(source)
+        source, numbering = narrowed(source, keep_numbers=parameters.has_column_factors)
     fits = _Folds(source.n_rows, labels, sample_weights, parameters, start)
     samples = [
         sample_of(Given(source, labels, weights, parameters, hooks)) for weights in sample_weights
@@ -185,7 +185,7 @@ def projected_together(
 ) -> dict[str, int]:
     """Bytes of the parts of a run, by name; the arguments are those of `train_together`."""
     check_parameters(parameters)
-    source, _ = narrowed(source)
+    source, _ = narrowed(source, keep_numbers=parameters.has_column_factors)
     fits = _Folds(source.n_rows, labels, sample_weights, parameters, None)
     return fits.plan(source)[1].projected
 

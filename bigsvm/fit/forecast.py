@@ -246,7 +246,7 @@ def projected_parts(
     left_out = leave_out(parameters, labels, sample_weight, hooks.listener)
     if left_out is not None:
         labels, parameters = left_out.labels, left_out.parameters
-    source, _ = narrowed(source)
+    source, _ = narrowed(source, keep_numbers=parameters.has_column_factors)
     reduction = make_reduction(Given(source, labels, sample_weight, parameters, hooks))
     return reduction.plan(source)[1].projected
 

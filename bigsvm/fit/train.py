@@ -16,6 +16,7 @@ from bigsvm.fit.fingerprint import fingerprint_of, provenance_of
 from bigsvm.fit.gamma import mean_distance, weighted_variance
 from bigsvm.fit.held_out import calibrate
 from bigsvm.fit.left_out import leave_out
+from bigsvm.fit.nonnegative import refuse_negative
 from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.problem import Given, are_many_classes
@@ -24,10 +25,11 @@ from bigsvm.fit.sampling import drawn_for, of_all_rows
 from bigsvm.fit.single import SingleReduction
 from bigsvm.fit.trainer import Trainer, before_training, costs_of, open_checkpoint
 from bigsvm.interruption import unchecked
-from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.kernels import KERNELS, Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.models import KernelExpansion
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import WITH_CLASSES
+from bigsvm.parameters.names import KERNEL_PARAMETERS
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
@@ -92,9 +94,13 @@ def train_model(
         left_out = leave_out(parameters, labels, sample_weight, hooks.listener)
     if left_out is not None:
         labels, parameters, start = left_out.labels, left_out.parameters, left_out.start(start)
+    kernel = parameters.kernel
+    kind = type(kernel) if isinstance(kernel, Kernel) else KERNELS[kernel]
     with before_training(parameters, hooks):
+        if not kind.takes_negative:
+            refuse_negative(source, kind.name)
         if source.is_sparse:
-            source, numbering = narrowed(source)
+            source, numbering = narrowed(source, keep_numbers=parameters.has_column_factors)
         if not parameters.certify:
             drawn = drawn_for(source, labels, sample_weight, parameters, hooks)
     if drawn is not None:
@@ -194,7 +200,7 @@ def find_kernel(
     """Make the kernel, with gamma from all rows, and the centre, (d,), if there is to be one."""
     kernel, gamma, variance, distance = parameters.kernel, 1.0, 1.0, 1.0
     if not isinstance(kernel, Kernel):
-        if kernel not in ("linear", Precomputed.name):
+        if "gamma" in KERNEL_PARAMETERS.get(kernel, ("gamma",)):
             if parameters.gamma == "scale":
                 # Asked for in any case, as it refuses what is not finite.
                 variance = source.total_variance()
@@ -204,13 +210,22 @@ def find_kernel(
                     )
             elif parameters.gamma == "mean-distance":
                 distance = mean_distance(source, sample_weight, seed=parameters.seed)
-            gamma = resolve_gamma(
-                parameters.gamma,
-                n_features=source.n_features,
-                variance=variance,
-                mean_distance=distance,
-            )
+            given: Any = parameters.gamma
+            if not isinstance(given, tuple):
+                given = resolve_gamma(
+                    given,
+                    n_features=source.n_features,
+                    variance=variance,
+                    mean_distance=distance,
+                )
+            gamma = given
         kernel = make_kernel(kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree)
+    factors = kernel.column_factors
+    if factors is not None and len(factors) != source.n_features:
+        raise ParameterError(
+            f"gamma has {len(factors)} numbers, and X has {source.n_features} columns; give one "
+            "for each"
+        )
     if not kernel.is_shift_invariant:
         return kernel, None
     centre = source.column_means()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
-from bigsvm.core import gram, products
+from bigsvm.core import field_kernels, gram, products
 from bigsvm.processors import works_alone
 
 if TYPE_CHECKING:
@@ -172,13 +172,13 @@ class ComputedSpan(Span):
         block = self._block(tile.stop - tile.start)
         self._run(tile, block, NO_SUMS, NO_SUMS, self._no_rows(), NO_SLOTS)
         kernel_values = block[: len(self.norms)]
-        if not self._values.is_compiled:
+        if not self._values.is_fused:
             self._values.replace(kernel_values, self.norms, tile.norms)
         return kernel_values
 
     def add_sums(self, partners: Partners, weights: F8, sums: F8) -> None:
         """Do all tiles in one call."""
-        if not self._values.is_compiled:
+        if not self._values.is_fused:
             super().add_sums(partners, weights, sums)
         elif partners.n:
             block, out = self._block(partners.widest), self._no_rows()
@@ -186,7 +186,7 @@ class ComputedSpan(Span):
 
     def store(self, partners: Partners, out: Floats, slots: I8) -> None:
         """Do all tiles in one call."""
-        if not self._values.is_compiled or out.dtype != self._values.dtype:
+        if not self._values.is_fused or out.dtype != self._values.dtype:
             super().store(partners, out, slots)
         elif partners.n:
             block = self._block(partners.widest)
@@ -199,6 +199,8 @@ class DenseSpan(ComputedSpan):
     def __init__(self, values: KernelValues, team: Team, rows: Floats, places: I8) -> None:
         super().__init__(values, team)
         centre = np.zeros(rows.shape[1]) if values.centre is None else values.centre
+        if values.column_factors is not None:
+            rows, places, centre = _as_partners(values, rows[places])
         shape = -(-len(places) // gram.MR), rows.shape[1], gram.MR
         self._packed = team.scratch("rows", shape, values.dtype)
         products.pack_rows(rows, places, centre, self._packed)
@@ -207,10 +209,18 @@ class DenseSpan(ComputedSpan):
     def _run(
         self, tile: Tile, block: Floats, weights: F8, sums: F8, out: Floats, slots: I8
     ) -> None:
+        if self._values.of_pairs is not None:
+            field_kernels.dense_pairs(self._packed, tile.vectors, self._values.of_pairs, block)
+            return
         gram.dense_span(
             self._packed, self.norms, tile.vectors, tile.norms,
             self._values.product, self._values.formula, block, weights, sums, out, slots,
         )  # fmt: skip
+
+
+def _as_partners(values: KernelValues, rows: Floats) -> tuple[Floats, I8, F8]:
+    """Rows with the bits that partners have, their places, and no centre to subtract."""
+    return values.dense(rows), np.arange(len(rows)), np.zeros(rows.shape[1])
 
 
 class SparseSpan(ComputedSpan):
@@ -229,8 +239,18 @@ class SparseSpan(ComputedSpan):
         self, tile: Tile, block: Floats, weights: F8, sums: F8, out: Floats, slots: I8
     ) -> None:
         of_bytes = tile.vectors.dtype != self._values.dtype
+        rows = self._rows
+        if of_bytes and self._values.clips:
+            rows = np.minimum(rows[0], 1), *rows[1:]
+        elif self._values.of_pairs is not None:
+            chunk = gram.CHUNK_BYTES // self._values.dtype.itemsize
+            field_kernels.sparse_pairs(
+                *rows, self._place, tile.vectors, tile.used, tile.stop - tile.start, chunk,
+                self._values.of_pairs, block,
+            )  # fmt: skip
+            return
         (gram.byte_span if of_bytes else gram.sparse_span)(
-            *self._rows, self.norms, self._place, tile.vectors, tile.used, tile.edges, tile.norms,
+            *rows, self.norms, self._place, tile.vectors, tile.used, tile.edges, tile.norms,
             self._values.product, self._values.formula, block, weights, sums, out, slots,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.core import csr, gram, products
+from bigsvm.core import csr, field_kernels, gram, products
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import KernelCode
 
@@ -34,20 +34,30 @@ ENTRIES_PER_GROUP = 1.5
 class Product(NamedTuple):
     """What ``a·b`` and the norms of a kernel are; see `Kernel.product`.
 
-    `code` is its number in `core.gram`. The other two write the norms of packed and of CSR rows;
-    there are no dense ones where the core needs only zeros.
+    `code` is its number in `core.gram`. The next two write the norms of packed and of CSR rows;
+    there are no dense ones where the core needs only zeros. `of_pairs` is what
+    `core.field_kernels` adds up, if that has the product. The dot products of rows with values of
+    at most `largest_byte`, whole numbers, are this product; 0 if there are none such. If `clipped`,
+    it is enough that the partners have such values, and larger ones of a row are cut.
     """
 
     code: int | None
     dense_norms: Callable[..., None] | None
     sparse_norms: Callable[..., None]
+    of_pairs: int | None = None
+    largest_byte: int = 0
+    clipped: bool = False
 
 
-_DOT = Product(None, products.squared_norms, csr.csr_squared_norms)
+_DOT = Product(None, products.squared_norms, csr.csr_squared_norms, largest_byte=255)
+_SUMS = None, field_kernels.packed_sums, csr.csr_absolute_norms
 PRODUCTS = {
     "dot": _DOT,
     "lookup": _DOT,
     "absolute": Product(gram.ABSOLUTE, None, csr.csr_absolute_norms),
+    # The smaller one of a number and of 0 or 1 is a product with the number cut at 1.
+    "minimum": Product(*_SUMS, field_kernels.MINIMA, largest_byte=1, clipped=True),
+    "mean": Product(*_SUMS, field_kernels.MEANS),
 }
 """Products by their names."""
 
@@ -57,8 +67,8 @@ class KernelValues:
 
     Parameters are those of `KernelTiles`. `centre` is None if the kernel changes when all rows are
     shifted. `product` is `Product.code`, and `formula` the kernel and the offset, for the core. If
-    `is_compiled`, the core makes kernel values. Otherwise it returns products, and `replace` makes
-    kernel values of them.
+    `is_fused`, `core.gram` makes kernel values. Otherwise it returns products, or `of_pairs` says
+    which sums are to be added up instead, and `replace` makes kernel values of them.
     """
 
     def __init__(
@@ -73,13 +83,17 @@ class KernelValues:
         self.dtype = np.dtype(dtype)
         self.centre = centre if kernel.is_shift_invariant else None
         self._offset = offset
+        self.column_factors = kernel.column_factors
         self._shifted = np.flatnonzero(np.empty(0) if self.centre is None else self.centre)
         parameters = kernel.core_parameters
-        self.is_compiled = parameters.code != KernelCode.FORMULA
+        self._code = parameters.code
+        self.is_fused = KernelCode.FORMULA < parameters.code <= gram.LAPLACIAN
         self._product = PRODUCTS[kernel.product]
         self._looks_up = kernel.product == "lookup"
         self.product = self._product.code
-        self.formula = gram.Formula(*parameters, offset=offset if self.is_compiled else 0.0)
+        self.of_pairs = self._product.of_pairs
+        self.clips = self._product.clipped
+        self.formula = gram.Formula(*parameters, offset=offset if self.is_fused else 0.0)
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
 
     def factor_width(self, rows: RowsAt) -> float:
@@ -92,6 +106,8 @@ class KernelValues:
         values = rows if isinstance(rows, np.ndarray) else rows.toarray()
         if self.centre is not None:
             values = values - self.centre
+        if self.column_factors is not None:
+            values = values * self.column_factors
         return np.ascontiguousarray(values, dtype=self.dtype)
 
     def taken(self, rows: sp.csr_array, places: I8) -> tuple[Floats, NDArray[np.integer], I8]:
@@ -103,6 +119,9 @@ class KernelValues:
             taken = csr.csr_take(*arrays, places)
         else:
             taken = csr.csr_take_centred(*arrays, places, self._shifted, self.centre[self._shifted])
+        if self.column_factors is not None:
+            data, indices, starts = taken
+            taken = data * self.column_factors[indices], indices, starts
         return taken
 
     def tile_dtypes(self, rows: sp.csr_array, places: I8) -> list[np.dtype[Any]]:
@@ -111,13 +130,14 @@ class KernelValues:
         If all values are whole numbers from 0 to 255, bytes give the same bits as floats: see
         `core.gram`.
         """
-        if self.product is not None or len(self._shifted):
+        most = self._product.largest_byte
+        if not most or len(self._shifted) or self.column_factors is not None:
             return [self.dtype]
         largest, n_entries, n_groups = csr.csr_survey(rows.data, rows.indices, rows.indptr, places)
         if 0 <= largest <= 1:
             return [np.dtype(np.uint8), self.dtype]
         pays = gram.MULTIPLIES_BYTES and n_entries >= ENTRIES_PER_GROUP * n_groups
-        return [np.dtype(np.uint32), self.dtype] if largest > 1 and pays else [self.dtype]
+        return [np.dtype(np.uint32), self.dtype] if 1 < largest <= most and pays else [self.dtype]
 
     def squared_norms(self, values: Floats) -> Floats:
         """``|a|²`` of prepared rows (m, d), with the bits of `packed_norms`."""
@@ -173,7 +193,7 @@ class KernelValues:
         """
         if self._looks_up:
             return norms.astype(np.float64) + self._offset
-        if not self.is_compiled:
+        if self._code == KernelCode.FORMULA:
             exact = norms.astype(np.float64)
             with_itself = [
                 self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])[0]
@@ -181,6 +201,10 @@ class KernelValues:
             ]
             exact = np.concatenate([np.empty(0), *with_itself]) + self._offset
             return exact.astype(norms.dtype).astype(np.float64)
+        if not self.is_fused:
+            gamma, code = self.formula.gamma, self._code
+            own: Floats = field_kernels.field_diagonal(norms, code, gamma, self._offset)
+            return own.astype(np.float64)
         dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
         values, no_norms = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
         self.replace(values, no_norms[:1], no_norms[1:])
@@ -189,9 +213,14 @@ class KernelValues:
 
     def replace(self, dots: Floats, norms_rows: Floats, norms_partners: Floats) -> None:
         """Replace products (m, ≥ p), whose norms are (m,) and (p,), by kernel values."""
-        if self.is_compiled:
+        if self.is_fused:
             values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
             values(dots, norms_rows, norms_partners, self.formula)
+            return
+        if self._code != KernelCode.FORMULA:
+            field_kernels.field_values(
+                dots, norms_rows, norms_partners, self._code, self.formula.gamma, self._offset
+            )
             return
         p = len(norms_partners)
         kernel_values = self._by_formula(

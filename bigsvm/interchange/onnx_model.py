@@ -80,24 +80,55 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
     if model.kernel.is_shift_invariant and model.centre is not None:
         dense = dense - model.centre
         rows = apply("Sub", rows, constant("centre", model.centre[None, :]), to="centred")
+    factors = model.kernel.column_factors
+    if factors is not None:
+        dense = dense * factors
+        rows = apply("Mul", rows, constant("column_factors", factors[None, :]), to="by_column")
     dots = apply("MatMul", rows, constant("support_vectors", dense.T), to="dots")
     described = model.kernel.describe()
-    gamma = constant("gamma", np.float64(described.get("gamma", 1.0)))
-    match described["name"]:
+    name = described["name"]
+    gamma = constant("gamma", np.float64(1.0 if factors is not None else described.get("gamma", 1)))
+
+    def norms() -> tuple[str, str]:
+        ones = constant("ones", np.ones((dense.shape[1], 1)))
+        of_rows = apply("MatMul", apply("Mul", rows, rows, to="squares"), ones, to="squared_norms")
+        return of_rows, constant("vector_norms", (dense**2).sum(axis=1)[None, :])
+
+    def scaled_distances() -> str:
+        both = apply("Add", *norms(), to="both_norms")
+        twice = apply("Mul", dots, constant("two", np.float64(2.0)), to="twice_dots")
+        apart = apply("Sub", both, twice, to="squared_distances")
+        apart = apply("Max", apart, constant("zero", np.float64(0.0)), to="not_negative")
+        return apply("Mul", apart, gamma, to="scaled")
+
+    match name:
         case "linear":
             kernel = dots
-        case "rbf":
-            ones = constant("ones", np.ones((dense.shape[1], 1)))
-            norms = apply(
-                "MatMul", apply("Mul", rows, rows, to="squares"), ones, to="squared_norms"
+        case "rbf" | "rbf-by-column":
+            exponents = apply("Neg", scaled_distances(), to="exponents")
+            kernel = apply("Exp", exponents, to="kernel")
+        case "matern32" | "matern52":
+            length = constant("length", np.float64(6.0 if name == "matern32" else 10.0))
+            squared = apply("Mul", scaled_distances(), length, to="squared_lengths")
+            r = apply("Sqrt", squared, to="lengths")
+            polynomial = apply("Add", r, constant("unit", np.float64(1.0)), to="first_terms")
+            if name == "matern52":
+                third = apply("Mul", squared, constant("third", np.float64(1 / 3)), to="third_term")
+                polynomial = apply("Add", polynomial, third, to="terms")
+            decay = apply("Exp", apply("Neg", r, to="exponents"), to="decay")
+            kernel = apply("Mul", polynomial, decay, to="kernel")
+        case "cosine":
+            of_rows, of_vectors = norms()
+            roots = (
+                apply("Sqrt", of_rows, to="lengths"),
+                apply("Sqrt", of_vectors, to="vector_lengths"),
             )
-            of_vectors = constant("vector_norms", (dense**2).sum(axis=1)[None, :])
-            both = apply("Add", norms, of_vectors, to="both_norms")
-            twice = apply("Mul", dots, constant("two", np.float64(2.0)), to="twice_dots")
-            apart = apply("Sub", both, twice, to="squared_distances")
-            apart = apply("Max", apart, constant("zero", np.float64(0.0)), to="not_negative")
-            scaled = apply("Mul", apart, gamma, to="scaled")
-            kernel = apply("Exp", apply("Neg", scaled, to="exponents"), to="kernel")
+            lengths = apply("Mul", *roots, to="both_lengths")
+            # The product with a row of zeros is 0, and so is the quotient.
+            is_zero = apply("Equal", lengths, constant("zero", np.float64(0.0)), to="is_zero")
+            unit = constant("unit", np.float64(1.0))
+            divisor = apply("Where", is_zero, unit, lengths, to="divisor")
+            kernel = apply("Div", dots, divisor, to="kernel")
         case "poly" | "sigmoid":
             scaled = apply("Mul", dots, gamma, to="scaled")
             offset = constant("coef0", np.float64(described["coef0"]))
@@ -107,7 +138,7 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
             else:
                 degree = constant("degree", np.float64(described["degree"]))
                 kernel = apply("Pow", shifted, degree, to="kernel")
-        case name:
+        case _:
             raise ModelError(f"the kernel {name} cannot be written as ONNX")
     coefficients: Any = model.coefficients
     coefficients = coefficients.toarray() if sp.issparse(coefficients) else coefficients

@@ -147,6 +147,12 @@ class KernelExpansion:
                 f"vectors; with the rule {self.rule} of {n_classes} classes, and as many rows in "
                 f"support, they must be {wanted[0]}, {wanted[1]} and {wanted[2]}"
             )
+        factors = self.kernel.column_factors
+        if factors is not None and factors.shape != self.support_vectors.shape[1:]:
+            raise ParameterError(
+                f"a kernel with {len(factors)} gammas of support vectors with "
+                f"{self.support_vectors.shape[1]} columns"
+            )
         if self.bounds is not None and self.bounds.shape != self.support.shape:
             raise ParameterError(
                 f"bounds {self.bounds.shape} of {len(self.support)} support vectors; one for each"

@@ -224,6 +224,11 @@ def _meet(vectors: Rows, source: RowSource, *, kernel: Kernel) -> tuple[Rows, Ro
         centre = far_columns(statistics.mean, statistics.total_variance(), d)
     if statistics.columns is None:
         return vectors, source, centre
+    if kernel.column_factors is not None:
+        # There is memory for a number of each column.
+        every = np.zeros(d)
+        every[statistics.columns] = 0.0 if centre is None else centre
+        return vectors, source, every
     numbering = Numbering(statistics.columns, d, spread=True)
     if centre is not None:
         spread = np.zeros(numbering.n_columns)

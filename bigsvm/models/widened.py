@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.data.statistics import may_be_listed
+from bigsvm.kernels import RBFByColumn
 
 if TYPE_CHECKING:
     from bigsvm.models.expansion import KernelExpansion
@@ -19,8 +20,9 @@ def widened(model: KernelExpansion, n_columns: int) -> KernelExpansion:
 
     The values of rows in these columns count in the kernel, as in LIBSVM: they are part of the
     distance to a support vector. If the model scales rows, it sets these columns to 0, as
-    ``svm-scale -r`` does. The columns of a kernel matrix are counted without the numbers in front;
-    fewer than those of the model change nothing.
+    ``svm-scale -r`` does; so do they where each column has a gamma, and they have none. The columns
+    of a kernel matrix are counted without the numbers in front; fewer than those of the model
+    change nothing.
     """
     more = n_columns - model.n_features
     if more <= 0:
@@ -36,4 +38,7 @@ def widened(model: KernelExpansion, n_columns: int) -> KernelExpansion:
         listed = may_be_listed(n_columns, sparse=sp.issparse(vectors))
         centre = None if listed else np.pad(centre, (0, more))
     scaler = None if model.scaler is None else model.scaler.widened(more)
-    return replace(model, support_vectors=vectors, centre=centre, scaler=scaler)
+    kernel = model.kernel
+    if isinstance(kernel, RBFByColumn):
+        kernel = RBFByColumn(gamma=(*kernel.gamma, *[0.0] * more))
+    return replace(model, kernel=kernel, support_vectors=vectors, centre=centre, scaler=scaler)

@@ -64,8 +64,10 @@ def _check_values(p: TrainingParameters) -> None:
     if isinstance(p.kernel, Kernel):
         p.kernel.check()
     else:
-        make_kernel(p.kernel, coef0=p.coef0, degree=p.degree)
-    resolve_gamma(p.gamma, n_features=1, variance=1.0)
+        gamma = p.gamma if isinstance(p.gamma, tuple) else 1.0
+        make_kernel(p.kernel, coef0=p.coef0, degree=p.degree, gamma=gamma)
+    if not isinstance(p.gamma, tuple):
+        resolve_gamma(p.gamma, n_features=1, variance=1.0)
     parse_bytes(p.memory)
 
 

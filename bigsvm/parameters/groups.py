@@ -1,6 +1,7 @@
 """Parameters in groups, which `TrainingParameters` and the estimators inherit."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -58,7 +59,8 @@ class KernelParameters:
         kind=Kind(
             (object,),
             "the name of a kernel, or an instance of one",
-            '{"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel',
+            '{"rbf", "linear", "poly", "sigmoid", "laplacian", "matern32", "matern52", "cosine", '
+            '"tanimoto", "intersection", "chi2", "precomputed"} or bigsvm.Kernel',
         ),
     )
     degree: int = parameter(
@@ -69,7 +71,7 @@ class KernelParameters:
         kernels=kernels_with("degree"),
         kind=Kind((Real,), "a number", "int"),
     )
-    gamma: float | str = parameter(
+    gamma: float | str | tuple[float, ...] = parameter(
         "scale",
         """
         A number, 'scale' (1 / (columns * variance)), 'auto' (1 / columns) or 'mean-distance' (1 /
@@ -78,14 +80,17 @@ class KernelParameters:
         The variance is that of all entries of X, ``X.var()``. With sample weights it is the
         weighted one, so that a weight of 2 is the row twice and of 0 its absence; scikit-learn's
         SVC takes the plain one. The average distance is that of 4096 rows.
+
+        From Python it may be an array of a number for each column, for the rbf kernel: ``exp(-sum
+        of gamma_k (a_k - b_k)²)``.
         """,
         recorded=True,
         panel=KERNEL,
         kernels=kernels_with("gamma"),
         kind=Kind(
-            (Real, str),
+            (Real, str, Collection),
             "'scale', 'auto', 'mean-distance' or a number",
-            'float or {"scale", "auto", "mean-distance"}',
+            'float or {"scale", "auto", "mean-distance"} or array-like (n_features,)',
         ),
     )
     coef0: float = parameter(

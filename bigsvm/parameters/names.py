@@ -3,7 +3,10 @@
 from typing import Literal
 
 LossName = Literal["hinge", "squared_hinge"]
-KernelName = Literal["rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"]
+KernelName = Literal[
+    "rbf", "linear", "poly", "sigmoid", "laplacian", "matern32", "matern52", "cosine", "tanimoto",
+    "intersection", "chi2", "precomputed",
+]  # fmt: skip
 SolverName = Literal["pairwise", "mfw", "fw", "cvm"]
 FirstPointsName = Literal["random", "pair"]
 SubproblemName = Literal["exact", "fixed_point"]
@@ -21,6 +24,12 @@ KERNEL_PARAMETERS: dict[str, tuple[str, ...]] = {
     "poly": ("gamma", "coef0", "degree"),
     "sigmoid": ("gamma", "coef0"),
     "laplacian": ("gamma",),
+    "matern32": ("gamma",),
+    "matern52": ("gamma",),
+    "cosine": (),
+    "tanimoto": (),
+    "intersection": (),
+    "chi2": ("gamma",),
     "precomputed": (),
 }
 """Parameters of each kernel of `KernelName`."""

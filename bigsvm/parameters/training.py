@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Collection
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
@@ -182,6 +183,10 @@ class TrainingParameters(
     def __post_init__(self) -> None:
         for field in fields(self):
             setattr(self, field.name, spelled(field, getattr(self, field.name)))
+        if isinstance(self.gamma, Collection) and not isinstance(self.gamma, str):
+            from bigsvm.kernels import gammas_of_columns
+
+            self.gamma = gammas_of_columns(self.gamma)
 
     @property
     def takes_kernel_matrix(self) -> bool:
@@ -189,6 +194,12 @@ class TrainingParameters(
         from bigsvm.kernels import takes_kernel_matrix
 
         return takes_kernel_matrix(self.kernel)
+
+    @property
+    def has_column_factors(self) -> bool:
+        """Whether the kernel has a number for each column, so that columns keep their numbers."""
+        of_kernel = getattr(self.kernel, "column_factors", None)
+        return isinstance(self.gamma, tuple) or of_kernel is not None
 
     @property
     def merges_rows(self) -> bool:

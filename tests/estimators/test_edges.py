@@ -415,7 +415,7 @@ WRONG_KINDS = {
     "certify": [None, 1, "yes"],
     "kernel": [None, 3, len, bigsvm.kernels.RBF],
     "degree": ["3", None, [2]],
-    "gamma": [None, [1.0], {}],
+    "gamma": [None, {}],
     "coef0": ["0", None],
     "class_weight": [3, [1, 2], {0: "a"}, {0: None}],
     "selection": [None, 3],

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from bigsvm.errors import CheckpointError, DataError, ModelError, ParameterError
 from bigsvm.identity import PYTHON
 from bigsvm.kernels import KERNELS
 from bigsvm.models import KernelExpansion
+from bigsvm.parameters import names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +222,7 @@ def test_a_kernel_refuses_rows_in_training_and_in_prediction(rows, form, dtype, 
         bigsvm.SVC(kernel=Hellinger()).fit(form(wrong), y)
 
 
-BUILT_IN = ["linear", "poly", "rbf", "sigmoid", "laplacian", "precomputed"]
+BUILT_IN = list(get_args(names.KernelName))
 
 
 @pytest.mark.usefixtures("_registry")
