@@ -4,6 +4,7 @@ import math
 import shlex
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -34,14 +35,9 @@ if TYPE_CHECKING:
     from bigsvm.cli.session import Session
     from bigsvm.selection.fits import FoldFits
     from bigsvm.selection.grid import Evaluated
+    from bigsvm.selection.lattice import Axis
     from bigsvm.selection.record import FoldFit
 
-USUAL = {
-    "C": tuple(2.0**k for k in range(-1, 8, 2)),
-    "gamma": tuple(2.0**k for k in range(-9, 0, 2)),
-    "nu": (0.05, 0.1, 0.2, 0.4),
-}
-"""Values that are tried where the command line names none."""
 MOST_SHOWN = 10
 """Points in the report, the best first."""
 
@@ -53,11 +49,11 @@ class SearchOptions(OptionGroup):
     panel = "Search"
     log2_C: str | None = given(
         None, "Exponents of the values of C: -1,7,2 stands for 0.5, 2, 8, 32, 128.",
-        metavar="BEGIN,END,STEP", show_default="-1,7,2, unless --C is given",
+        metavar="BEGIN,END,STEP", show_default="-5,15,2 coarse then fine, unless --C is given",
     )  # fmt: skip
     log2_gamma: str | None = given(
         None, "The same of gamma.",
-        metavar="BEGIN,END,STEP", show_default="-9,-1,2, unless --gamma is given",
+        metavar="BEGIN,END,STEP", show_default="-15,3,2 coarse then fine, unless --gamma is given",
     )  # fmt: skip
     grid: list[str] | None = given(
         None,
@@ -69,7 +65,7 @@ class SearchOptions(OptionGroup):
         None,
         "Fit all points on a small sample of the rows first; the best go on to samples that are "
         "larger by this factor, at last to all rows.",
-        min=2, metavar="FACTOR",
+        min=2, metavar="FACTOR", show_default="3 where values are LIBSVM's; otherwise all rows",
     )  # fmt: skip
     picture: Path | None = given(
         None,
@@ -101,6 +97,10 @@ def command(
 ) -> None:
     """Search the best parameters by cross-validation, as LIBSVM's grid.py does.
 
+    C and gamma, where no values are given, have LIBSVM's. Every second one is tried on a sample of
+    the rows, then what is between the best, at last half steps. Where the best point is on the edge
+    of these values, others beyond are tried; of values that are given it is only said.
+
     Points that differ in C alone are fitted from the smallest C on, each from the model of the one
     before. The first of several scores decides. --max-time and --max-iter limit each fit. With
     --checkpoint, the same command goes on after a signal or a kill, and has the same table. With
@@ -126,7 +126,7 @@ def command(
         {"--checkpoint": checkpoint, "--cache-dir": run.cache_folder},
     )
     check_used(context, run, checkpoint)
-    chosen = _grid(context, run, searched)
+    chosen, axes = _grid(context, run, searched)
     if picture is not None:
         from bigsvm.report.pictures import check_picture
 
@@ -137,7 +137,7 @@ def command(
         from bigsvm.selection.record import fit_warnings
         from bigsvm.selection.search_cv import fits_of
 
-        found = _search(fits, session, chosen, searched.halving, checkpoint)
+        found = _search(fits, session, chosen, axes, searched.halving, checkpoint)
         tried = _tried(found)
         session.note("Searched", {"score": found.score, "points": tried})
         told = fit_warnings(fits_of(found.points), run.parameters["formulation"])
@@ -168,6 +168,7 @@ def command(
         "best_score": found.mean,
         "score": found.score,
         "train": command,
+        "advice": found.advice,
         "model": None if model is None else str(model),
         "n_rows": n_rows,
         "seconds": time.monotonic() - started,
@@ -176,13 +177,17 @@ def command(
 
 
 class Found(NamedTuple):
-    """The points of a search, the best one, the score that decides, and its mean at the best."""
+    """The points of a search, the best one, the score that decides, and its mean at the best.
+
+    `advice` says that the best one is on an edge.
+    """
 
     points: "list[Evaluated]"
     best: "Evaluated"
     score: str
     mean: float
     halved: bool
+    advice: str | None
 
 
 def _tried(found: Found) -> list[dict[str, Any]]:
@@ -195,8 +200,12 @@ def _tried(found: Found) -> list[dict[str, Any]]:
     ]
 
 
-def _grid(context: typer.Context, run: Run, options: SearchOptions) -> dict[str, list[Any]]:
-    """Return the values to try of each parameter."""
+def _grid(
+    context: typer.Context, run: Run, options: SearchOptions
+) -> "tuple[dict[str, list[Any]], list[Axis]]":
+    """Return the values to try of each parameter, and axes of those without."""
+    from bigsvm.selection.lattice import axes_of, is_used
+
     grid: dict[str, list[Any]] = {}
     for word in options.grid or ():
         name, equals, listed = word.partition("=")
@@ -221,14 +230,12 @@ def _grid(context: typer.Context, run: Run, options: SearchOptions) -> dict[str,
     formulation = run.parameters["formulation"]
     kernels = grid.get("kernel", [run.parameters["kernel"]])
     for name in ("C", "gamma", "nu"):
-        declared = declaration_of(FIELDS[name])
-        is_used = declared.formulations is None or formulation in declared.formulations
-        is_used &= declared.kernels is None or any(k in declared.kernels for k in kernels)
-        if name in grid and not is_used:
+        if name in grid and not is_used(name, formulation, kernels):
             raise ParameterError(f"{name} is searched, but {formulation} with {kernels} has none")
-        if is_used and name not in grid and not is_given(context, name):
-            grid[name] = list(USUAL[name])
-    return grid
+    axes = axes_of(formulation, kernels)
+    return grid, [
+        axis for axis in axes if axis.name not in grid and not is_given(context, axis.name)
+    ]
 
 
 def _value_of(name: str, text: str) -> float | int | str:
@@ -263,15 +270,31 @@ def _search(
     fits: "FoldFits",
     session: "Session",
     grid: dict[str, list[Any]],
+    axes: "list[Axis]",
     halving: int | None,
     checkpoint: Path | None,
 ) -> Found:
-    from bigsvm.selection.grid import best_of, candidates_of, mean_score, searched
+    from bigsvm.selection.grid import (
+        best_of,
+        candidates_of,
+        edge_advice,
+        edges_of,
+        mean_score,
+        searched,
+    )
+    from bigsvm.selection.lattice import Lattice, searched_further
 
     candidates, done = candidates_of(grid, fits.estimator), 0
     score, on_folds = fits.score_names[0], plural(len(fits.folds), "fold")
     rows = f"{fits.data.source.n_rows} rows"
-    session.display.line(f"{plural(len(candidates), 'point')} on {on_folds} of {rows}")
+    if axes:
+        values = " and ".join(axis.name for axis in axes)
+        points = f"{values}, coarse then fine,"
+        search = partial(searched_further, lattice=Lattice(axes, candidates))
+    else:
+        points = plural(len(candidates), "point")
+        search = partial(searched, candidates=candidates)
+    session.display.line(f"{points} on {on_folds} of {rows}")
 
     def on_fit(parameters: dict[str, Any], fold: int, result: "FoldFit | None") -> None:
         nonlocal done
@@ -281,12 +304,14 @@ def _search(
         record = {} if result is None else result._asdict()
         session.note("Fitted", {"parameters": parameters, "fold": fold, **record})
 
-    points = searched(
-        fits, candidates, score=score, factor=halving, warm_starts=True, checkpoint=checkpoint,
-        on_fit=on_fit,
-    )  # fmt: skip
-    best = points[best_of(points, score)]
-    return Found(points, best, score, mean_score(best.fits, score), halving is not None)
+    found = search(
+        fits, score=score, factor=halving, warm_starts=True, checkpoint=checkpoint, on_fit=on_fit
+    )
+    best = found[best_of(found, score)]
+    edges = edge_advice(edges_of(found, score))
+    return Found(
+        found, best, score, mean_score(best.fits, score), halving is not None or bool(axes), edges
+    )
 
 
 def _words(parameters: dict[str, Any]) -> str:
@@ -341,6 +366,7 @@ def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
             )
         )
     lines += [
+        ("advice", found.advice),
         ("train", record["train"] if record["model"] is None else None),
         ("model", record["model"]),
         ("took", f"{record['seconds']:.1f} s"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn.exceptions import FitFailedWarning
@@ -17,14 +19,19 @@ from bigsvm.selection.tasks import fit_lines
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.selection.fits import FoldFits
     from bigsvm.selection.record import FoldFit
 
+    OnFit: TypeAlias = Callable[[dict[str, Any], int, FoldFit | None], None]
+
 FEWEST_ROWS = 500
 """Fewest rows of the first round: scores of fewer test next to nothing."""
+
+FEWEST_VALUES = 3
+"""Fewest values of a parameter that have one between two edges."""
 
 
 class Evaluated(NamedTuple):
@@ -51,10 +58,23 @@ def candidates_of(
     estimator: KernelMachine,
 ) -> list[dict[str, Any]]:
     """List the points of a grid, or of several."""
+    for part in grid if isinstance(grid, list | tuple) else [grid]:
+        for name, values in part.items() if isinstance(part, Mapping) else ():
+            if hasattr(values, "rvs"):
+                raise ParameterError(
+                    f"{name} is a distribution, and a grid has lists of values; give n_iter, which "
+                    "says how many points are drawn"
+                )
     try:
         candidates = [dict(point) for point in ParameterGrid(grid)]
     except (TypeError, ValueError) as error:
         raise ParameterError(f"the grid is {brief(grid)}: {error}") from None
+    check_names(candidates, estimator)
+    return candidates
+
+
+def check_names(candidates: Sequence[Mapping[str, Any]], estimator: KernelMachine) -> None:
+    """Refuse points with names that are no parameters of an estimator, or cannot be searched."""
     known = estimator.get_params(deep=False).keys() - {"memory", "checkpoint", "checkpoint_copy"}
     for name in sorted({name for point in candidates for name in point}):
         if name not in known:
@@ -62,7 +82,6 @@ def candidates_of(
                 f"the grid has {name!r}, which is no parameter of {type(estimator).__name__} that "
                 f"can be searched; choose among {', '.join(sorted(known))}"
             )
-    return candidates
 
 
 def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[tuple[int, int]]:
@@ -93,7 +112,7 @@ def searched(
     warm_starts: bool,
     checkpoint: str | os.PathLike[str] | None,
     raises: bool = False,
-    on_fit: Callable[[dict[str, Any], int, FoldFit | None], None] = lambda *_: None,
+    on_fit: OnFit = lambda *_: None,
 ) -> list[Evaluated]:
     """Fit candidates on all folds, recorded in a folder if one is given.
 
@@ -123,34 +142,66 @@ def searched(
         "halving": f"({told(factor)}, {told(score)})",
         "warm starts": repr(warm_starts),
     }
-    evaluated: list[Evaluated] = []
-    left, folds = list(range(len(candidates))), list(range(len(fits.folds)))
+    tries = Tries(fits, score=score, warm_starts=warm_starts, raises=raises, on_fit=on_fit)
+    left = list(range(len(candidates)))
     rounds = rounds_of(len(candidates), fits.data.source.n_rows, factor)
     with fits.recorded(checkpoint, search, names):
         for number, (n_candidates, n_rows) in enumerate(rounds):
             left = sorted(left[:n_candidates])
-            results: dict[int, list[FoldFit | None]] = {k: [None] * len(folds) for k in left}
-            chains = _chains([(k, candidates[k]) for k in left], warm_starts=warm_starts)
-            lines = [
-                Line([candidates[k] for k in chain], folds, n_rows if factor else None)
-                for chain in chains
-            ]
-            for line, fit in fit_lines(fits, lines, name="bigsvm-search", raises=raises):
-                k, result = chains[line][fit.place], fit.result
-                if isinstance(result, BigsvmError):
-                    warnings.warn(
-                        f"{brief(candidates[k])} cannot be trained: {result}",
-                        FitFailedWarning,
-                        stacklevel=2,
-                    )
-                else:
-                    results[k][fit.fold] = result
-                on_fit(candidates[k], fit.fold, results[k][fit.fold])
-            evaluated += [Evaluated(candidates[k], number, n_rows, results[k]) for k in left]
-            means = {k: mean_score(results[k], score) for k in left}
-            # The order of candidates decides among equal ones.
-            left.sort(key=lambda k: -means[k] if math.isfinite(means[k]) else math.inf)
-    return evaluated
+            points = [candidates[k] for k in left]
+            means = dict(
+                zip(left, tries.fit(points, number, n_rows if factor else None), strict=True)
+            )
+            left.sort(key=lambda k: by_score(means[k]))
+    return tries.evaluated
+
+
+class Tries:
+    """Candidates that are fitted on all folds, some at a time.
+
+    Arguments are those of `searched`. `evaluated` has all that were fitted.
+    """
+
+    def __init__(
+        self, fits: FoldFits, *, score: str, warm_starts: bool, raises: bool, on_fit: OnFit
+    ) -> None:
+        self._fits, self._score, self._warm_starts = fits, score, warm_starts
+        self._raises, self._on_fit = raises, on_fit
+        self.evaluated: list[Evaluated] = []
+
+    def fit(
+        self, candidates: Sequence[dict[str, Any]], number: int, n_rows: int | None
+    ) -> list[float]:
+        """Fit candidates on a sample, or on all rows, as a part of a round; returns mean scores."""
+        fits, folds = self._fits, list(range(len(self._fits.folds)))
+        results: list[list[FoldFit | None]] = [[None] * len(folds) for _ in candidates]
+        chains = _chains(list(enumerate(candidates)), warm_starts=self._warm_starts)
+        lines = [Line([candidates[k] for k in chain], folds, n_rows) for chain in chains]
+        for line, fit in fit_lines(fits, lines, name="bigsvm-search", raises=self._raises):
+            k, result = chains[line][fit.place], fit.result
+            if isinstance(result, BigsvmError):
+                warnings.warn(
+                    f"{brief(candidates[k])} cannot be trained: {result}",
+                    FitFailedWarning,
+                    stacklevel=3,
+                )
+            else:
+                results[k][fit.fold] = result
+            self._on_fit(candidates[k], fit.fold, results[k][fit.fold])
+        n_rows = fits.data.source.n_rows if n_rows is None else n_rows
+        self.evaluated += [
+            Evaluated(candidate, number, n_rows, of_folds)
+            for candidate, of_folds in zip(candidates, results, strict=True)
+        ]
+        return [mean_score(of_folds, self._score) for of_folds in results]
+
+
+def by_score(mean: float) -> float:
+    """Key that sorts candidates by their scores, the best first and those without one last.
+
+    Sorting is stable: the order of candidates decides among equal ones.
+    """
+    return -mean if math.isfinite(mean) else math.inf
 
 
 def mean_score(fits: Sequence[FoldFit | None], name: str) -> float:
@@ -169,6 +220,60 @@ def best_of(evaluated: Sequence[Evaluated], score: str) -> int:
             "no point of the grid has a score; give error_score='raise' to see the reason"
         )
     return int(np.nanargmax(means))
+
+
+class Edge(NamedTuple):
+    """A parameter whose best value is the smallest or the largest that was tried."""
+
+    name: str
+    value: float
+    is_largest: bool
+
+    @property
+    def words(self) -> str:
+        """What is on which edge."""
+        which = "largest" if self.is_largest else "smallest"
+        return f"{self.name} {self.value:g} is the {which} value that was tried"
+
+
+def edges_of(evaluated: Sequence[Evaluated], score: str) -> list[Edge]:
+    """Return the parameters whose best value is on the edge of the grid.
+
+    A parameter with fewer than three numbers has nothing but edges. Where a point that is not on
+    the edge has the same score, there is nothing to be found beyond.
+    """
+    place = best_of(evaluated, score)
+    best, top = evaluated[place], mean_score(evaluated[place].fits, score)
+    equal = [
+        point.parameters
+        for point in evaluated
+        if point.round == best.round and mean_score(point.fits, score) == top
+    ]
+    edges = []
+    for name, value in best.parameters.items():
+        tried: list[Any] = [point.parameters.get(name) for point in evaluated]
+        numbers = sorted({number for number in tried if _is_number(number)})
+        if not _is_number(value) or len(numbers) < FEWEST_VALUES:
+            continue
+        for edge, is_largest in ((numbers[0], False), (numbers[-1], True)):
+            if all(_is_number(found := point.get(name)) and found == edge for point in equal):
+                edges.append(Edge(name, float(value), is_largest))
+    return edges
+
+
+def edge_advice(edges: Sequence[Edge]) -> str | None:
+    """Say in a sentence that the best point is on an edge, and what to try; None if it is not."""
+    if not edges:
+        return None
+    told_edges = ", ".join(edge.words for edge in edges)
+    beyond = ", ".join(
+        f"{'larger' if edge.is_largest else 'smaller'} values of {edge.name}" for edge in edges
+    )
+    return f"the best point is on the edge of the grid: {told_edges}; try {beyond}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _chains(points: Sequence[tuple[int, dict[str, Any]]], *, warm_starts: bool) -> list[list[int]]:

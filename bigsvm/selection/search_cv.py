@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,13 +20,15 @@ from bigsvm.estimators.bases import BaseEstimator
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bigsvm.arrays import F8
     from bigsvm.data.row_values import Order
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.selection.grid import Evaluated
     from bigsvm.selection.record import FoldFit
+
+logger = logging.getLogger("bigsvm")
 
 
 def _has(name: str) -> Any:
@@ -49,8 +53,17 @@ class SearchCV(BaseEstimator):
     estimator : estimator of bigsvm
         It is not changed. `max_time` and `max_iter` limit each fit. With `verbose` the progress of
         each fit is shown, and callbacks are called for each fit.
-    param_grid : dict or list of dict
-        Values to try by the names of parameters, as in scikit-learn.
+    param_grid : dict or list of dict, optional
+        Values to try by the names of parameters, as in scikit-learn; with `n_iter` distributions
+        too. By default LIBSVM's grid of C and gamma, and nu where there is one: every second value
+        on a sample of the rows, then what is between the best, half steps at the end. Where the
+        best point is on the edge, the grid grows there, by three steps in all. The log says so of
+        values that are given.
+    n_iter : int, optional
+        How many points are drawn from `param_grid`, as ``RandomizedSearchCV`` does: its values may
+        be frozen distributions of ``scipy.stats``.
+    random_state : int, RandomState or None
+        Of these points; with a `checkpoint` it must be an int.
     scoring : str, callable, list or dict, optional
         As in scikit-learn; by default the accuracy or R².
     refit : bool or str
@@ -61,7 +74,8 @@ class SearchCV(BaseEstimator):
     halving : int, optional
         Successive halving (Jamieson and Talwalkar 2016) by this factor: all points are first fitted
         on a small sample of the rows, and the best of them go on to samples that are larger by the
-        factor, at last to all rows. Samples are nested; all rows of a fold are tested.
+        factor, at last to all rows. Samples are nested; all rows of a fold are tested. Without
+        `param_grid` it is 3.
     warm_starts : bool
         Whether fits start from the model of a smaller C.
     error_score : "raise" or nan
@@ -104,8 +118,10 @@ class SearchCV(BaseEstimator):
     def __init__(
         self,
         estimator: KernelMachine,
-        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
+        param_grid: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         *,
+        n_iter: int | None = None,
+        random_state: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         cv: Any = 5,
@@ -116,6 +132,7 @@ class SearchCV(BaseEstimator):
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.estimator, self.param_grid = estimator, param_grid
+        self.n_iter, self.random_state = n_iter, random_state
         self.scoring, self.refit, self.cv = scoring, refit, cv
         self.halving, self.warm_starts = halving, warm_starts
         self.error_score, self.return_train_score = error_score, return_train_score
@@ -156,29 +173,34 @@ class SearchCV(BaseEstimator):
         # Imported here, as training takes Numba, and making a search does not.
         from bigsvm.selection.fits import FoldFits
         from bigsvm.selection.folds import check_estimator, hooks_of
-        from bigsvm.selection.grid import best_of, candidates_of, mean_score, searched
+        from bigsvm.selection.grid import best_of, edge_advice, edges_of, mean_score
         from bigsvm.selection.record import advice_of, fit_warnings
 
         check_estimator(self.estimator)
         with hooks_of(self.estimator, client, worker_memory) as hooks:
-            candidates = candidates_of(self.param_grid, self.estimator)
+            search = self._search_of()
             fits = FoldFits(
                 clone(self.estimator), X, y, sample_weight, cv=self.cv, groups=groups,
                 y_order=y_order, scoring=self.scoring, hooks=hooks,
                 with_train_scores=self.return_train_score,
             )  # fmt: skip
             score = self._deciding_score()
-            evaluated = searched(
-                fits, candidates, score=score, factor=self.halving, warm_starts=self.warm_starts,
+            evaluated = search(
+                fits, score=score, factor=self.halving, warm_starts=self.warm_starts,
                 raises=self.error_score == "raise", checkpoint=self.checkpoint,
             )  # fmt: skip
         for sentence in fit_warnings(fits_of(evaluated), self.estimator._formulation):
             warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
-        self.cv_results_ = results_of(evaluated, halved=self.halving is not None)
+        in_rounds = self.halving is not None or self.param_grid is None
+        self.cv_results_ = results_of(evaluated, halved=in_rounds)
         self.n_splits_ = len(fits.folds)
         self.best_index_ = best_of(evaluated, score)
         best = evaluated[self.best_index_]
         self.best_params_, self.best_score_ = best.parameters, mean_score(best.fits, score)
+        # Of points that are drawn one is the largest by chance.
+        edges = [] if self.n_iter is not None else edges_of(evaluated, score)
+        if (edge := edge_advice(edges)) is not None:
+            logger.warning(edge)
         if self.refit:
             started = time.perf_counter()
             self.best_estimator_ = (
@@ -193,6 +215,29 @@ class SearchCV(BaseEstimator):
         elif (advice := advice_of([fit for fit in best.fits if fit is not None])) is not None:
             warnings.warn(advice, AdviceWarning, stacklevel=2)
         return self
+
+    def _search_of(self) -> Callable[..., list[Evaluated]]:
+        """Return what fits the points, called with the folds and the options of `searched`."""
+        from bigsvm.selection.grid import candidates_of, searched
+
+        if self.param_grid is None:
+            if self.n_iter is not None:
+                raise ParameterError(
+                    "n_iter draws points from the distributions of param_grid, and there is none; "
+                    "give it, or leave n_iter out"
+                )
+            from bigsvm.selection.lattice import lattice_of, searched_further
+
+            return partial(searched_further, lattice=lattice_of(self.estimator))
+        if self.n_iter is None:
+            return partial(searched, candidates=candidates_of(self.param_grid, self.estimator))
+        from bigsvm.selection.draws import drawn_candidates
+
+        drawn = drawn_candidates(
+            self.param_grid, self.estimator, n_iter=self.n_iter, random_state=self.random_state,
+            is_recorded=self.checkpoint is not None,
+        )  # fmt: skip
+        return partial(searched, candidates=drawn)
 
     def _deciding_score(self) -> str:
         """Name the score that decides."""
