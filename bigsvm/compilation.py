@@ -13,10 +13,14 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +34,65 @@ COMPILING = "compiling for this processor; this happens once, later runs load th
 
 _not_kept: list[str] = []
 """Why compiled code cannot be kept: the first reason that this process has met, if any."""
+
+
+_running = threading.RLock()
+"""Held while a file of the core is run; one for all, so that threads cannot lock each other out."""
+# A process that is forked while another thread runs a file would wait for ever.
+os.register_at_fork(
+    before=_running.acquire, after_in_parent=_running.release, after_in_child=_running.release
+)
+
+
+def modules_run_when_used(package: str) -> Callable[[str], ModuleType]:
+    """Make ``__getattr__`` of a package, which gives its modules; their files are not yet run."""
+
+    def module_of(name: str) -> ModuleType:
+        full = f"{package}.{name}"
+        if name.startswith("__") or (spec := find_spec(full)) is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with _running:
+            if full not in sys.modules:
+                module = module_from_spec(spec)
+                module.__class__ = _RunWhenUsed
+                sys.modules[full] = module
+        setattr(sys.modules[package], name, sys.modules[full])
+        return sys.modules[full]
+
+    return module_of
+
+
+class _RunWhenUsed(ModuleType):
+    """A module whose file is run when something of it is first read or replaced.
+
+    Other threads wait until it has run. Names such as ``__spec__`` are there before.
+    """
+
+    def __getattribute__(self, name: str) -> object:
+        if not name.startswith("__"):
+            _run(self)
+        return ModuleType.__getattribute__(self, name)  # not super(): the class has changed
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("__"):
+            _run(self)
+        ModuleType.__setattr__(self, name, value)
+
+
+def _run(module: ModuleType) -> None:
+    """Run the file of a module, once."""
+    spec = module.__spec__
+    with _running:
+        # It reads itself while it is run, and another thread may have run it meanwhile.
+        if spec is None or spec.loader is None or spec.loader_state == "begun":
+            return
+        spec.loader_state = "begun"
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            spec.loader_state = None
+            raise
+        module.__class__ = ModuleType
 
 
 def compiled(function: Decorated = None, /, **options: object) -> Decorated:
@@ -66,6 +129,7 @@ def _decorated(function: Decorated, options: dict[str, object]) -> Decorated:
     if function is None:
         return lambda each: _decorated(each, options)
     _collect_no_garbage()
+    _fork_between_compilations()
     # The code that C would call is left out.
     chosen: dict[str, object] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     chosen |= {"cache": True, **options}
@@ -187,6 +251,22 @@ def _collect_no_garbage() -> None:
                 gc.enable()
 
     event.register("numba:compile", Pausing())
+
+
+@cache
+def _fork_between_compilations() -> None:
+    """Let a fork wait until no thread holds the lock of the compiler.
+
+    A process forked while a thread loads compiled code would wait for ever for the lock of that
+    thread, which the new process does not have.
+    """
+    from numba.core.compiler_lock import global_compiler_lock
+
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 
 @dataclass

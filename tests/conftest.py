@@ -81,3 +81,9 @@ def no_own_kernels():
             if kind.__module__ != kernels.__name__:
                 del kernels.KERNELS[name]
         yield
+
+
+@pytest.fixture
+def compiled_predictions(monkeypatch):
+    """Let compiled code predict whatever models there are, also those of few numbers."""
+    monkeypatch.setattr("bigsvm.models.prediction.FEW_NUMBERS", 0)

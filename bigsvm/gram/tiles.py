@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
+from bigsvm.core import functions as sums_of
 from bigsvm.core import gram
-from bigsvm.core.functions import add_down
 from bigsvm.gram.partners import PARTNERS_PER_TILE, FunctionWeights, rows_at
 from bigsvm.gram.spans import DenseSpan, LookedUpSpan, SparseSpan, Team
 from bigsvm.gram.values import KernelValues
@@ -269,7 +269,7 @@ class KernelTiles:
                 sums = self._team.scratch("down", shape, np.dtype(np.float64))
                 sums[:] = 0
                 # One layout, for which alone it is compiled.
-                add_down(values, np.ascontiguousarray(row_weights[:, span]), sums)
+                sums_of.add_down(values, np.ascontiguousarray(row_weights[:, span]), sums)
                 down_of_span[:, of_tile] += sums
 
         m = len(rows_at(rows).places)

@@ -7,6 +7,7 @@ overflow the dtype.
 from __future__ import annotations
 
 import math
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -43,22 +44,20 @@ class Product(NamedTuple):
     sparse_norms: Callable[..., None]
 
 
-_DOT = Product(None, products.squared_norms, csr.csr_squared_norms)
-PRODUCTS = {
-    "dot": _DOT,
-    "lookup": _DOT,
-    "absolute": Product(gram.ABSOLUTE, None, csr.csr_absolute_norms),
-}
-"""Products by their names."""
+@cache
+def product_of(name: str) -> Product:
+    """Return a product by its name."""
+    if name == "absolute":
+        return Product(gram.ABSOLUTE, None, csr.csr_absolute_norms)
+    return Product(None, products.squared_norms, csr.csr_squared_norms)
 
 
 class KernelValues:
     """The arithmetic of kernel values around the products of rows.
 
     Parameters are those of `KernelTiles`. `centre` is None if the kernel changes when all rows are
-    shifted. `product` is `Product.code`, and `formula` the kernel and the offset, for the core. If
-    `is_compiled`, the core makes kernel values. Otherwise it returns products, and `replace` makes
-    kernel values of them.
+    shifted. If `is_compiled`, the core makes kernel values. Otherwise it returns products, and
+    `replace` makes kernel values of them.
     """
 
     def __init__(
@@ -74,13 +73,26 @@ class KernelValues:
         self.centre = centre if kernel.is_shift_invariant else None
         self._offset = offset
         self._shifted = np.flatnonzero(np.empty(0) if self.centre is None else self.centre)
-        parameters = kernel.core_parameters
-        self.is_compiled = parameters.code != KernelCode.FORMULA
-        self._product = PRODUCTS[kernel.product]
+        self.is_compiled = kernel.code != KernelCode.FORMULA
         self._looks_up = kernel.product == "lookup"
-        self.product = self._product.code
-        self.formula = gram.Formula(*parameters, offset=offset if self.is_compiled else 0.0)
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
+
+    # These take Numba, which small functions do without.
+
+    @cached_property
+    def _product(self) -> Product:
+        return product_of(self.kernel.product)
+
+    @cached_property
+    def product(self) -> int | None:
+        """`Product.code`."""
+        return self._product.code
+
+    @cached_property
+    def formula(self) -> gram.Formula:
+        """The kernel and the offset, for the core."""
+        offset = self._offset if self.is_compiled else 0.0
+        return gram.Formula(*self.kernel.core_parameters, offset=offset)
 
     def factor_width(self, rows: RowsAt) -> float:
         """Most columns of a factor of K among rows; infinite if there would be as many as rows."""
@@ -176,7 +188,7 @@ class KernelValues:
         if not self.is_compiled:
             exact = norms.astype(np.float64)
             with_itself = [
-                self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])[0]
+                self.by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])[0]
                 for a in range(len(exact))
             ]
             exact = np.concatenate([np.empty(0), *with_itself]) + self._offset
@@ -194,14 +206,14 @@ class KernelValues:
             values(dots, norms_rows, norms_partners, self.formula)
             return
         p = len(norms_partners)
-        kernel_values = self._by_formula(
+        kernel_values = self.by_formula(
             dots[:, :p].astype(np.float64),
             norms_rows.astype(np.float64),
             norms_partners.astype(np.float64),
         )
         dots[:, :p] = np.add(kernel_values, self._offset, dtype=np.float64)
 
-    def _by_formula(self, dots: F8, norms_rows: F8, norms_partners: F8) -> NDArray[Any]:
+    def by_formula(self, dots: F8, norms_rows: F8, norms_partners: F8) -> NDArray[Any]:
         """Kernel values (m, p) by the formula of the kernel, which a user may have written.
 
         It must return floats of this shape: assignment would broadcast or round others.
