@@ -96,7 +96,8 @@ class KernelTiles:
         dtype: type[np.float32] | type[np.float64] = np.float32,
         offset: float = 0.0,
     ) -> None:
-        self.values = KernelValues(kernel, centre=centre, dtype=dtype, offset=offset)
+        values = KernelValues(kernel, centre=centre, dtype=dtype, offset=offset)
+        self.values = values.for_core()
         self.kernel, self.offset = kernel, offset
         self.dtype, self.centre = self.values.dtype, self.values.centre
         self.threads = threads

@@ -7,8 +7,8 @@ overflow the dtype.
 from __future__ import annotations
 
 import math
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -56,7 +56,8 @@ class KernelValues:
     """The arithmetic of kernel values around the products of rows.
 
     Parameters are those of `KernelTiles`. `centre` is None if the kernel changes when all rows are
-    shifted. If `is_compiled`, the core makes kernel values. Otherwise it returns products, and
+    shifted. `product` is `Product.code`, and `formula` the kernel and the offset, for the core
+    (`for_core`). If `is_compiled`, the core makes kernel values. Otherwise it returns products, and
     `replace` makes kernel values of them.
     """
 
@@ -77,22 +78,13 @@ class KernelValues:
         self._looks_up = kernel.product == "lookup"
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
 
-    # These take Numba, which small functions do without.
-
-    @cached_property
-    def _product(self) -> Product:
-        return product_of(self.kernel.product)
-
-    @cached_property
-    def product(self) -> int | None:
-        """`Product.code`."""
-        return self._product.code
-
-    @cached_property
-    def formula(self) -> gram.Formula:
-        """The kernel and the offset, for the core."""
+    def for_core(self) -> Self:
+        """Get ready to compute in the core, which takes Numba; small functions do without."""
+        self._product = product_of(self.kernel.product)
+        self.product = self._product.code
         offset = self._offset if self.is_compiled else 0.0
-        return gram.Formula(*self.kernel.core_parameters, offset=offset)
+        self.formula = gram.Formula(*self.kernel.core_parameters, offset=offset)
+        return self
 
     def factor_width(self, rows: RowsAt) -> float:
         """Most columns of a factor of K among rows; infinite if there would be as many as rows."""

@@ -83,12 +83,6 @@ def stream(
     (m,) or (m, n_functions). Where a workforce computes, the values have the same bits. Other
     arguments are those of `KernelExpansion.decision_function`.
     """
-    if _are_small(functions):
-        _stream_small(
-            functions, source, use, threads=threads, block_bytes=block_bytes,
-            on_progress=on_progress, workforce=workforce,
-        )  # fmt: skip
-        return
     kernel, support_vectors, _, intercept, centre = functions
     if source.is_sparse:
         # `centre` might fill them.
@@ -132,14 +126,15 @@ def stream(
             report(done)
 
 
-def _are_small(functions: Functions) -> bool:
+def are_small(functions: Functions) -> bool:
+    """Whether functions have few numbers, so that `stream_small` does without compiled code."""
     (p, d), k = functions.vectors.shape, np.size(functions.intercept)
     # A function with the linear kernel is one vector; a row of a kernel matrix is looked up in.
     p = k if _is_directions(functions) else p
     return p * max(1 if functions.kernel.product == "lookup" else d, k) <= FEW_NUMBERS
 
 
-def _stream_small(
+def stream_small(
     functions: Functions,
     source: RowSource,
     use: Callable[[slice, F8], None],

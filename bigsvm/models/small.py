@@ -90,7 +90,8 @@ class SmallFunctions:
 
         def compute(low: int) -> None:
             high = min(low + self._step, m)
-            values = self._kernel_values(rows if high - low == m else rows[low:high])
+            some = rows if high - low == m else rows[low:high]
+            values = self._looked_up(some) if self._looks_up else self._computed(some)
             out[low:high] = np.matmul(values[:, None, :], self._weights)[:, 0]
 
         parts = range(0, m, self._step)
@@ -102,11 +103,13 @@ class SmallFunctions:
         out += self._intercept
         return out if np.ndim(self._intercept) else out[:, 0]
 
-    def _kernel_values(self, rows: Rows) -> F8:
-        if self._looks_up:
-            looked_up = np.ascontiguousarray(rows[:, self._numbers], np.float64)
-            self._values.check_looked_up(looked_up)
-            return looked_up
+    def _looked_up(self, rows: Rows) -> F8:
+        """Kernel values of rows of a kernel matrix."""
+        looked_up = np.ascontiguousarray(rows[:, self._numbers], np.float64)
+        self._values.check_looked_up(looked_up)
+        return looked_up
+
+    def _computed(self, rows: Rows) -> F8:
         dense = self._values.dense(rows)
         norms = self._norms_of(dense)
         if self._values.kernel.product == "absolute":
