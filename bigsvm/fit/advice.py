@@ -184,18 +184,23 @@ def sample_of(given: Given) -> Sample | None:
 
 
 def advised(
-    model: KernelExpansion, sample: Sample | None, parameters: TrainingParameters
+    model: KernelExpansion,
+    sample: Sample | None,
+    parameters: TrainingParameters,
+    *,
+    values: F8 | None = None,
 ) -> KernelExpansion:
     """Add ``"advice"`` to the certificate of a model, a list of sentences.
 
-    A run that has not converged gets none: its stop reason says what to change.
+    `values`, (n,) or (n, k), are the decision values of all rows, where they are known. A run that
+    has not converged gets none: its stop reason says what to change.
     """
     certificate, said = model.certificate, list[str]()
     ended = certificate["converged"] or StopReason(certificate["stop_reason"]).is_uncertified
     if sample is not None and ended and model.kernel.product != "lookup":
         scales = scaling_hint(model) if model.n_features <= MOST_DENSE else None
         if scales is not None or _is_suspicious(model, sample):
-            said = sentences(_facts_of(model, sample, parameters, scales))
+            said = sentences(_facts_of(model, sample, parameters, scales, known=values))
     return replace(model, certificate={**certificate, "advice": said})
 
 
@@ -218,7 +223,12 @@ def _share_bounded(model: KernelExpansion) -> float:
 
 
 def _facts_of(
-    model: KernelExpansion, sample: Sample, parameters: TrainingParameters, scales: str | None
+    model: KernelExpansion,
+    sample: Sample,
+    parameters: TrainingParameters,
+    scales: str | None,
+    *,
+    known: F8 | None,
 ) -> Facts:
     _, here, places = np.intersect1d(sample.rows, model.support, return_indices=True)
     formulation, kernel = parameters.formulation, model.kernel.name
@@ -236,8 +246,11 @@ def _facts_of(
     values = np.empty(0)
     if len(here):
         vectors: Any = model.support_vectors[places]
-        # They are scaled already.
-        values = replace(model, scaler=None).decision_function(vectors)
+        if known is not None:
+            values = known[model.support[places]]
+        else:
+            # They are scaled already.
+            values = replace(model, scaler=None).decision_function(vectors)
         facts = facts._replace(spread=float(np.ptp(values, axis=0).max()))
         if kernel in ("rbf", "laplacian"):
             alone, distance = _alone(model, places, values), _median_distance(vectors, kernel)
