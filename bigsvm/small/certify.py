@@ -7,6 +7,7 @@ little where these are few.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ MOST_FREE = 256
 """Most free variables whose equations are solved: they take a millisecond or two."""
 MOST_NEAR = 128
 """Most variables of a problem whose set of free ones is searched too: tens of such systems."""
+EXACT = 10 * RESOLUTION
+"""KKT gap, relative to the largest gradient, of a point that is not searched any further."""
 UNBALANCED = 1e-9
 """Largest error of the sum of variables, relative to the sum of their sizes."""
 
@@ -65,15 +68,37 @@ def certify(problem: Formulation, matrix: F8, alpha: F8, *, tol: float) -> Certi
     at = _stacked(problem, alpha)[variables.places]
     if not _is_feasible(problem, variables, at):
         return None
-    outputs = _outputs(matrix, variables, at)
-    standing = _standing(variables, at, outputs, with_sums=_has_sums(problem))
-    polished = _polished(matrix, variables, at, outputs, standing, tol)
-    if polished is not None and _is_feasible(problem, variables, polished):
-        f = _outputs(matrix, variables, polished)
-        reached = _standing(variables, polished, f, with_sums=_has_sums(problem))
-        if reached.gap <= standing.gap:
-            at, outputs, standing = polished, f, reached
-    return Certified(_unstacked(problem, variables, at, alpha), outputs, standing)
+    with_sums = problem.sums(slice(0, 0)) is not None
+
+    def measured(at: F8) -> _Measured:
+        outputs = _outputs(matrix, variables, at)
+        return _Measured(at, outputs, _standing(variables, at, outputs, with_sums=with_sums))
+
+    free = np.flatnonzero((at > variables.box.lower) & (at < variables.box.upper))
+    best = first = None
+    if 2 <= len(free) <= MOST_FREE:
+        best = measured(_equalised(matrix, variables, at, free))
+    if best is None or best.standing.gap > EXACT * best.size(variables):
+        first = measured(at)
+        searched = _searched(matrix, variables, first, tol)
+        tried = [first, best, None if searched is None else measured(searched)]
+        best = min((one for one in tried if one is not None), key=lambda one: one.standing.gap)
+    if best is not first and not _is_feasible(problem, variables, best.at):
+        best = measured(at)
+    return Certified(_unstacked(problem, variables, best.at, alpha), best.outputs, best.standing)
+
+
+class _Measured(NamedTuple):
+    """Variables, (v,), the outputs of all rows, (n,), and what they prove."""
+
+    at: F8
+    outputs: F8
+    standing: Optimality
+
+    def size(self, variables: _Variables) -> float:
+        """Largest gradient, at least 1."""
+        gradient = variables.box.linear - self.outputs[variables.rows]
+        return max(float(np.abs(gradient).max()), 1.0)
 
 
 def _variables_of(problem: Formulation, n_rows: int) -> _Variables:
@@ -106,17 +131,14 @@ def _unstacked(problem: Formulation, variables: _Variables, at: F8, like: F8) ->
     return problem.join(list(of_all.reshape(n_segments, -1)))
 
 
-def _has_sums(problem: Formulation) -> bool:
-    return problem.sums(slice(0, 0)) is not None
+def _beta(n_rows: int, variables: _Variables, at: F8) -> F8:
+    """Weights of kernel rows, (n,)."""
+    return np.bincount(variables.rows, at, n_rows)
 
 
 def _outputs(matrix: F8, variables: _Variables, at: F8) -> F8:
     """Compute the outputs of all rows, (n,)."""
-    held = np.flatnonzero(at)
-    rows = variables.rows[held]
-    beta = np.zeros(len(matrix))
-    np.add.at(beta, rows, at[held])
-    outputs: F8 = matrix @ beta
+    outputs: F8 = matrix @ _beta(len(matrix), variables, at)
     return outputs
 
 
@@ -143,7 +165,7 @@ def _standing(variables: _Variables, at: F8, outputs: F8, *, with_sums: bool) ->
         max_up = float(gradient[rises & here].max(initial=-np.inf))
         min_low = float(gradient[falls & here].min(initial=np.inf))
         inside = gradient[free & here]
-        ends = [end for end in (max_up, min_low) if np.isfinite(end)]
+        ends = [end for end in (max_up, min_low) if math.isfinite(end)]
         threshold = float(inside.mean()) if len(inside) else sum(ends) / max(len(ends), 1)
         thresholds[g] = threshold
         extremes.append(Extremes(max_up, min_low, threshold))
@@ -164,33 +186,29 @@ def _standing(variables: _Variables, at: F8, outputs: F8, *, with_sums: bool) ->
     )
 
 
-def _polished(
-    matrix: F8, variables: _Variables, at: F8, outputs: F8, standing: Optimality, tol: float
-) -> F8 | None:
-    """Solve for the free variables; None where these are too many, or nothing is gained."""
+def _equalised(matrix: F8, variables: _Variables, at: F8, free: I8) -> F8:
+    """Solve the equations of the free variables; what leaves its box is put back to its bound.
+
+    Such a point has other sums: it is not taken unless it is feasible.
+    """
     box, groups, rows, _, n_groups = variables
+    rows = rows[free]
+    gradient = box.linear[free] - matrix[rows] @ _beta(len(matrix), variables, at)
+    better = at.copy()
+    better[free] += _newton(matrix[np.ix_(rows, rows)], groups[free], n_groups, gradient)
+    return np.clip(better, box.lower, box.upper, out=better)
+
+
+def _searched(matrix: F8, variables: _Variables, point: _Measured, tol: float) -> F8 | None:
+    """Find out which of the variables near the thresholds are free; None where these are many."""
+    box, groups, rows, *_ = variables
+    at, outputs, standing = point
     gradient = box.linear - outputs[rows]
     thresholds = np.array(standing.thresholds)[groups]
-    free = np.flatnonzero((at > box.lower) & (at < box.upper))
-    better: F8 | None = None
-    if 2 <= len(free) <= MOST_FREE:
-        better = at.copy()
-        better[free] += _newton(matrix, rows[free], groups[free], n_groups, gradient[free])
-        inside = (better[free] > box.lower[free]) & (better[free] < box.upper[free])
-        if inside.all():
-            f = _outputs(matrix, variables, better)
-            reached = _standing(variables, better, f, with_sums=False)
-            size = float(np.abs(box.linear - f[rows]).max())
-            if reached.gap <= 10 * RESOLUTION * max(size, 1.0):
-                return better
-        else:
-            better = None
-    near = np.flatnonzero(
-        (np.abs(gradient - thresholds) <= 2 * max(tol, standing.gap))
-        | ((at > box.lower) & (at < box.upper))
-    )
+    is_near = np.abs(gradient - thresholds) <= 2 * max(tol, standing.gap)
+    near = np.flatnonzero(is_near | ((at > box.lower) & (at < box.upper)))
     if not 2 <= len(near) <= MOST_NEAR:
-        return better
+        return None
     gram = matrix[np.ix_(rows[near], rows[near])]
     # What the other variables, which are fixed, add to the outputs.
     linear = gradient[near] + gram @ at[near]
@@ -201,23 +219,22 @@ def _polished(
     return searched
 
 
-def _newton(matrix: F8, rows: I8, groups: I8, n_groups: int, gradient: F8) -> F8:
+def _newton(gram: F8, groups: I8, n_groups: int, gradient: F8) -> F8:
     """Change of the free variables that makes their gradients equal, of sum 0 in each group."""
-    m = len(rows)
-    gram = matrix[np.ix_(rows, rows)]
+    m = len(gram)
     scale = float(np.abs(gram.diagonal()).max()) or 1.0
-    members = (groups[:, None] == np.arange(n_groups)).astype(np.float64)
-    members = scale * members[:, members.any(axis=0)]
+    members = scale * (groups[:, None] == np.arange(n_groups))
+    if n_groups > 1:
+        members = members[:, members.any(axis=0)]
     system = np.zeros((m + members.shape[1],) * 2)
     system[:m, :m] = gram
-    system[np.arange(m), np.arange(m)] += DAMPING * scale
+    system.flat[: m * len(system) : len(system) + 1] += DAMPING * scale
     system[:m, m:], system[m:, :m] = members, members.T
     right = np.zeros(len(system))
     right[:m] = gradient
     try:
-        change = np.linalg.solve(system, right)[:m]
+        change: F8 = np.linalg.solve(system, right)[:m]
     except np.linalg.LinAlgError:
         return np.zeros(m)
     # What rounding has left of the sums.
-    change = change - members @ ((members.T @ change) / (scale * members.sum(axis=0)))
-    return change
+    return change - members @ ((members.T @ change) / (scale * members.sum(axis=0)))
