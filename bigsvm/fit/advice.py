@@ -7,6 +7,7 @@ it: the other rows are where they should be, or they would be support vectors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -174,7 +175,7 @@ def sample_of(given: Given) -> Sample | None:
         of_rows = None if weights is None else weights[rows]
         frequent = classes[np.bincount(codes, of_rows).argmax()]
         is_other = labels != frequent
-        share = float(is_other.mean() if weights is None else np.average(is_other, weights=weights))
+        share = float(is_other.mean() if weights is None else is_other @ weights / weights.sum())
         if len(rows) < n_rows:
             others = np.flatnonzero(is_other if weights is None else is_other * weights)
             others = source.sample_indices(OTHERS, seed=parameters.seed, candidates=others)
@@ -190,18 +191,23 @@ def sample_of(given: Given) -> Sample | None:
 
 
 def advised(
-    model: KernelExpansion, sample: Sample | None, parameters: TrainingParameters
+    model: KernelExpansion,
+    sample: Sample | None,
+    parameters: TrainingParameters,
+    *,
+    values: F8 | None = None,
 ) -> KernelExpansion:
     """Add ``"advice"`` to the certificate of a model, a list of sentences.
 
-    A run that has not converged gets none: its stop reason says what to change.
+    `values`, (n,) or (n, k), are the decision values of all rows, where they are known. A run that
+    has not converged gets none: its stop reason says what to change.
     """
     certificate, said = model.certificate, list[str]()
     ended = certificate["converged"] or StopReason(certificate["stop_reason"]).is_uncertified
     if sample is not None and ended and model.kernel.product != "lookup":
         scales = scaling_hint(model) if model.n_features <= MOST_DENSE else None
         if scales is not None or _is_suspicious(model, sample):
-            said = sentences(_facts_of(model, sample, parameters, scales))
+            said = sentences(_facts_of(model, sample, parameters, scales, known=values))
     return replace(model, certificate={**certificate, "advice": said})
 
 
@@ -224,14 +230,19 @@ def _share_bounded(model: KernelExpansion) -> float:
 
 
 def _facts_of(
-    model: KernelExpansion, sample: Sample, parameters: TrainingParameters, scales: str | None
+    model: KernelExpansion,
+    sample: Sample,
+    parameters: TrainingParameters,
+    scales: str | None,
+    *,
+    known: F8 | None,
 ) -> Facts:
     here, places = _met(sample.rows, model.support)
     formulation, kernel = parameters.formulation, model.kernel.name
     facts = Facts(
         traits_of(formulation).learns,
         kernel,
-        gamma=float(model.kernel.describe().get("gamma", np.nan)),
+        gamma=float(getattr(model.kernel, "gamma", np.nan)),
         C=np.nan if formulation == "nu-svc" else parameters.C,
         tol=parameters.tol,
         n_rows=sample.n_rows,
@@ -242,9 +253,12 @@ def _facts_of(
     values = np.empty(0)
     if len(here):
         vectors: Any = model.support_vectors[places]
-        # They are scaled already, and finite.
-        unscaled = model if model.scaler is None else replace(model, scaler=None)
-        values = unscaled.decision_function(ArrayRows(vectors))
+        if known is not None:
+            values = known[model.support[places]]
+        else:
+            # They are scaled already, and finite.
+            unscaled = model if model.scaler is None else replace(model, scaler=None)
+            values = unscaled.decision_function(ArrayRows(vectors))
         facts = facts._replace(spread=float(np.ptp(values, axis=0).max()))
         if kernel in ("rbf", "laplacian"):
             facts = facts._replace(distance=_median_distance(vectors, kernel))
@@ -305,8 +319,8 @@ def _of_classes(model: KernelExpansion, sample: Sample, here: I8, values: F8) ->
 
 def _least_share(is_wrong: Mask, weights: F8) -> float:
     """Share of the weight that is wrong, less its standard error: chance leads to no advice."""
-    share = float(weights[is_wrong].sum() / weights.sum())
-    return max(0.0, share - float(np.sqrt(share * (1 - share) / len(is_wrong))))
+    share = float(is_wrong @ weights) / float(weights.sum())
+    return max(0.0, share - math.sqrt(share * max(1 - share, 0.0) / len(is_wrong)))
 
 
 def _alone(model: KernelExpansion, places: I8, values: F8) -> float:
@@ -314,7 +328,7 @@ def _alone(model: KernelExpansion, places: I8, values: F8) -> float:
     own: Any = model.coefficients[places]
     own = own.toarray() if sp.issparse(own) else own
     others = (values - model.intercept - own)[own != 0]
-    return _median(abs(others)) / _median(abs(own[own != 0]))
+    return float(_median(abs(others)) / _median(abs(own[own != 0])))
 
 
 def _median_distance(rows: Any, kernel: str) -> float:
@@ -327,9 +341,10 @@ def _median_distance(rows: Any, kernel: str) -> float:
 
 
 def _median(values: F8) -> float:
-    """Return the median; that of NumPy takes as long as all else here."""
-    ordered, n = np.sort(values), len(values)
-    return float(0.5 * (ordered[(n - 1) // 2] + ordered[n // 2]))
+    """Return the median of some values, (m,), faster than NumPy of few."""
+    ordered = np.sort(values, axis=None)
+    m = len(ordered)
+    return float(0.5 * (ordered[(m - 1) // 2] + ordered[m // 2]))
 
 
 # -- what is said ------------------------------------------------------------------------------

@@ -160,12 +160,10 @@ class Certificate:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            **vars(self),
-            "stop_reason": str(self.stop_reason),
-            "seconds_by_phase": dict(self.seconds_by_phase),
-            "ball": None if self.ball is None else dict(self.ball),
-        }
+        phases = dict(self.seconds_by_phase)
+        ball = None if self.ball is None else dict(self.ball)
+        own = {"stop_reason": str(self.stop_reason), "seconds_by_phase": phases, "ball": ball}
+        return {**vars(self), **own}
 
 
 class KnownPoint(NamedTuple):
