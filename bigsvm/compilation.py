@@ -128,7 +128,7 @@ def _decorated(function: Decorated, options: dict[str, object]) -> Decorated:
 
     if function is None:
         return lambda each: _decorated(each, options)
-    _collect_no_garbage()
+    _listen()
     _fork_between_compilations()
     # The code that C would call is left out.
     chosen: dict[str, object] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
@@ -223,16 +223,20 @@ def _files() -> Decorated:
     return Files
 
 
+_counting: list[_Counting] = []
+"""Counts that are under way."""
+
+
 @cache
-def _collect_no_garbage() -> None:
-    """Pause Python's garbage collector while Numba compiles.
+def _listen() -> None:
+    """Pause Python's garbage collector while Numba compiles, and count what is compiled.
 
     The compiler makes many objects that stay: looking through them again and again takes a sixth
     of its time.
     """
     from numba.core import event
 
-    class Pausing(event.Listener):  # type: ignore[misc] # Numba has no types
+    class Listening(event.Listener):  # type: ignore[misc] # Numba has no types
         """One function at a time is compiled, with those that it calls inside it."""
 
         depth = 0
@@ -243,14 +247,18 @@ def _collect_no_garbage() -> None:
                 gc.disable()
                 self.pauses = True
             self.depth += 1
+            for counting in tuple(_counting):
+                counting.begin()
 
         def on_end(self, event: object) -> None:
+            for counting in tuple(_counting):
+                counting.end()
             self.depth -= 1
             if not self.depth and self.pauses:
                 self.pauses = False
                 gc.enable()
 
-    event.register("numba:compile", Pausing())
+    event.register("numba:compile", Listening())
 
 
 @cache
@@ -282,36 +290,37 @@ class Compilations:
     cpu_seconds: float = 0.0
 
 
+class _Counting:
+    """Counts what is compiled, function by function, each with those that it calls inside it."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.counted, self._tell = Compilations(), tell
+        self._depth, self._began = 0, (0.0, 0.0)
+
+    def begin(self) -> None:
+        if not self.counted.n_functions and not _not_kept:
+            self._tell()
+        if not self._depth:
+            self._began = time.monotonic(), time.process_time()
+        self._depth += 1
+        self.counted.n_functions += 1
+
+    def end(self) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.counted.seconds += time.monotonic() - self._began[0]
+            self.counted.cpu_seconds += time.process_time() - self._began[1]
+
+
 @contextmanager
 def compilations(tell: Callable[[], None] = lambda: None) -> Iterator[Compilations]:
     """Count what is compiled in a block; the counts are up to date when it ends.
 
-    The thread that is about to compile the first function calls `tell`.
+    The thread that is about to compile the first function calls `tell`. Numba is not imported.
     """
-    # Takes a second to import, which commands that compile nothing do not need.
-    from numba.core import event
-
-    counted = Compilations()
-
-    class Counting(event.Listener):  # type: ignore[misc] # Numba has no types
-        """One function at a time is compiled, with those that it calls inside it."""
-
-        depth = 0
-        began = (0.0, 0.0)
-
-        def on_start(self, event: object) -> None:
-            if not counted.n_functions and not _not_kept:
-                tell()
-            if not self.depth:
-                self.began = time.monotonic(), time.process_time()
-            self.depth += 1
-            counted.n_functions += 1
-
-        def on_end(self, event: object) -> None:
-            self.depth -= 1
-            if not self.depth:
-                counted.seconds += time.monotonic() - self.began[0]
-                counted.cpu_seconds += time.process_time() - self.began[1]
-
-    with event.install_listener("numba:compile", Counting()):
-        yield counted
+    counting = _Counting(tell)
+    _counting.append(counting)
+    try:
+        yield counting.counted
+    finally:
+        _counting.remove(counting)
