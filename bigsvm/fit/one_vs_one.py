@@ -13,16 +13,12 @@ import numpy as np
 
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
-from bigsvm.fit.log_check import LogCheck
+from bigsvm.fit.limits import limits_of
 from bigsvm.fit.pair_problems import Budget, ClassPairs
-from bigsvm.fit.pair_training import PairLanes, PairTraining
-from bigsvm.fit.pair_workers import PairWorkers, trains_whole_pairs
 from bigsvm.fit.problem import check_has_others
 from bigsvm.fit.reduction import ModelFunctions, refuse_start
-from bigsvm.fit.trainer import limits_of
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.one_vs_one.log import PairLog
-from bigsvm.one_vs_one.small import SmallPairs
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.training import events
 from bigsvm.votes import pair_classes, support_classes
@@ -82,6 +78,12 @@ class OneVsOneReduction:
         del self.problem.codes  # 4 bytes a row that the budget does not count
 
     def run(self, resources: RunResources) -> OneVsOne:
+        # Small problems do without.
+        from bigsvm.fit.log_check import LogCheck
+        from bigsvm.fit.pair_training import PairLanes, PairTraining
+        from bigsvm.fit.pair_workers import PairWorkers, trains_whole_pairs
+        from bigsvm.one_vs_one.small import SmallPairs
+
         trainer, plan, parameters, hooks, checkpoint = resources
         problem, budget, rows = self.problem, self._budget, self._rows
         source, projected = rows.source, dict(plan.projected)

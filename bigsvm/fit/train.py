@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.data.wrappers import narrowed
-from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import ParameterError
 from bigsvm.fit.advice import advised, sample_of
-from bigsvm.fit.crammer_singer import CrammerSingerReduction
 from bigsvm.fit.fingerprint import fingerprint_of
-from bigsvm.fit.held_out import calibrate
 from bigsvm.fit.left_out import leave_out
+from bigsvm.fit.limits import before_training
 from bigsvm.fit.model import Trained, find_kernel, model_of
 from bigsvm.fit.one_vs_one import OneVsOneReduction
-from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.problem import Given, are_many_classes
 from bigsvm.fit.reduction import Result, RunResources
-from bigsvm.fit.sampling import drawn_for, of_all_rows
 from bigsvm.fit.single import SingleReduction
 from bigsvm.fit.small_way import small_model
-from bigsvm.fit.trainer import Trainer, before_training, costs_of, open_checkpoint
 from bigsvm.interruption import unchecked
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import WITH_CLASSES
@@ -92,6 +87,8 @@ def train_model(
         if source.is_sparse:
             source, numbering = narrowed(source)
         if not parameters.certify:
+            from bigsvm.fit.sampling import drawn_for, of_all_rows  # few need it
+
             drawn = drawn_for(source, labels, sample_weight, parameters, hooks)
     if drawn is not None:
         source, labels, sample_weight = drawn, drawn.of(labels), drawn.of(sample_weight)
@@ -111,11 +108,18 @@ def train_model(
 
 def reduction_of(parameters: TrainingParameters, labels: NDArray[Any] | None) -> MakeReduction:
     """Choose how labelled rows become problems."""
-    if parameters.formulation == CrammerSinger.name:
+    if parameters.formulation == "crammer-singer":
+        # Others do without, and without one against the rest.
+        from bigsvm.fit.crammer_singer import CrammerSingerReduction
+
         return CrammerSingerReduction
-    if parameters.formulation in WITH_CLASSES and are_many_classes(labels):
-        return OneVsRestReduction if parameters.multiclass == "ovr" else OneVsOneReduction
-    return SingleReduction
+    if parameters.formulation not in WITH_CLASSES or not are_many_classes(labels):
+        return SingleReduction
+    if parameters.multiclass != "ovr":
+        return OneVsOneReduction
+    from bigsvm.fit.one_vs_rest import OneVsRestReduction
+
+    return OneVsRestReduction
 
 
 def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
@@ -143,6 +147,8 @@ def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
         model = advised(model, sample, parameters)
     if reduction.held_out is None or parameters.calibration is None:
         return model
+    from bigsvm.fit.held_out import calibrate  # few need it
+
     calibration = calibrate(
         model, trained.source, reduction.held_out, parameters.calibration,
         threads=parameters.n_threads, block_bytes=trained.block_bytes, hooks=hooks,
@@ -154,6 +160,9 @@ def run_problems(
     problems: Problems[Result], source: RowSource, parameters: TrainingParameters, hooks: Hooks
 ) -> Trained[Result]:
     """Plan the memory, find the kernel, and solve problems of the rows of `source`."""
+    # Small problems do without our own solver.
+    from bigsvm.fit.trainer import Trainer, costs_of, open_checkpoint
+
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     scaler = source.scaler  # read before the run, so that a damaged one is found before it

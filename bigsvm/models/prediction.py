@@ -20,9 +20,7 @@ from bigsvm.data.rows import RowsAt, bytes_of, is_sparse
 from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of_rows
 from bigsvm.data.wrappers import NarrowRows
 from bigsvm.errors import MemoryBudgetError
-from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.executor import Partial, WeightedRows
-from bigsvm.executors.folding import fold
 from bigsvm.executors.local import Block, blocks, rows_at_once
 from bigsvm.executors.replies import Expected
 from bigsvm.gram import KernelTiles, Partners
@@ -155,6 +153,8 @@ def stream_small(
             if on_progress is not None:
                 on_progress(start + len(values))
         return
+    from bigsvm.executors.folding import fold  # this process alone does without
+
     spans = list(far.spans(block_bytes))
     expected = Expected((None, *np.shape(functions.intercept)))
     of_spans = fold(workforce, far, spans, small.values, lambda start, stop: (), expected=expected)
@@ -183,6 +183,8 @@ def _from_workers(
 
     def check() -> None:
         report(done)
+
+    from bigsvm.executors.cluster import ClusterExecutor  # this process alone does without
 
     executor = ClusterExecutor(
         workforce, source, tiles, block_bytes=block_bytes, name="bigsvm-predict"

@@ -1,11 +1,13 @@
 """Modules of the core are run when they are first used, by one thread, and are modules then."""
 
+import os
 import subprocess
 import sys
 import threading
 from types import ModuleType
 
 import pytest
+from command_line import REPOSITORY
 
 from bigsvm import core
 from bigsvm.compilation import modules_run_when_used
@@ -44,7 +46,8 @@ def package(tmp_path, monkeypatch):
 
 
 def test_importing_runs_nothing():
-    subprocess.run([sys.executable, "-c", FEW], check=True)
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, "-c", FEW], check=True, env=env)
 
 
 def test_using_runs_it_once_though_threads_meet(package):
