@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.box_problem import Formulation
 
-MOST_FREE = 256
-"""Most free variables whose equations are solved: they take a millisecond or two."""
+MOST_FREE = 128
+"""Most free variables whose equations are solved: they take less than a millisecond."""
 MOST_NEAR = 128
 """Most variables of a problem whose set of free ones is searched too: tens of such systems."""
 EXACT = 10 * RESOLUTION
