@@ -27,6 +27,7 @@ from bigsvm.estimators.watching import (
     History,
     StoppedByCtrlC,
     Tasks,
+    callbacks_of,
     folder_of_checkpoints,
 )
 from bigsvm.executors.clients import worker_bytes
@@ -167,6 +168,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
                 interrupted=watch.has_stopped,
                 client=client,
                 worker_memory=of_worker,
+                by_steps=bool(callbacks_of(self)),
                 checkpoint_of=None if keeper is None else keeper.folder_of,
             )
             model = train_model(
@@ -323,6 +325,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         watched = replace(
             hooks,
             listener=listener,
+            by_steps=bool(callbacks_of(self)),
             interrupted=lambda: hooks.interrupted() or tasks.stopped_by is not None,
         )
         model = train_model(source, labels, weights, self._parameters(), watched, start=start)

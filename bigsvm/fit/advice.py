@@ -242,7 +242,7 @@ def _facts_of(
     facts = Facts(
         traits_of(formulation).learns,
         kernel,
-        gamma=float(getattr(model.kernel, "gamma", np.nan)),
+        gamma=float(model.kernel.describe().get("gamma", np.nan)),
         C=np.nan if formulation == "nu-svc" else parameters.C,
         tol=parameters.tol,
         n_rows=sample.n_rows,

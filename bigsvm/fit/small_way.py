@@ -19,6 +19,7 @@ from bigsvm.fit.fingerprint import fingerprint_of
 from bigsvm.fit.model import Trained, find_kernel, model_of
 from bigsvm.fit.one_vs_one import OneVsOneReduction, functions_of_pairs
 from bigsvm.fit.reduction import ModelFunctions
+from bigsvm.fit.single import SingleReduction
 from bigsvm.one_vs_one.class_rows import PairRows
 from bigsvm.one_vs_one.joined import join
 from bigsvm.one_vs_one.log import PairLog, Solved
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from bigsvm.duals.box_problem import Optimality
     from bigsvm.fit.advice import Sample
     from bigsvm.fit.reduction import Reduction
-    from bigsvm.fit.single import SingleReduction
     from bigsvm.models import KernelExpansion
     from bigsvm.one_vs_one.class_rows import ClassRows
     from bigsvm.parameters import TrainingParameters
@@ -103,7 +103,7 @@ def small_model(
     with one_blas_thread():
         began, weights = time.monotonic(), reduction.sample_weight
         rows: Any = source.read_whole()
-        chosen = None
+        chosen, found = None, None
         if weights is not None and not weights.all():
             chosen = np.flatnonzero(weights)
             rows = rows[chosen]
@@ -113,7 +113,7 @@ def small_model(
         matrix = _Matrix(values, chosen, time.monotonic() - began, began)
         if isinstance(reduction, OneVsOneReduction):
             found = _pairs(reduction, classes, matrix, parameters)
-        else:
+        elif isinstance(reduction, SingleReduction):
             found = _single(reduction, matrix, parameters)
     if found is None:
         return None
@@ -121,7 +121,7 @@ def small_model(
     if certificate.converged:
         _tell(hooks, source, certificate, functions)
     trained = Trained(
-        None, source, BLOCK_BYTES, kernel, centre, scaler, fingerprint, {}, solver="libsvm"
+        found, source, BLOCK_BYTES, kernel, centre, scaler, fingerprint, {}, solver="libsvm"
     )
     model = model_of(trained, functions, parameters, reduction, reduction.class_weight)
     return advised(model, sample, parameters, values=decided)

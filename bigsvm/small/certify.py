@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.box_problem import Formulation
 
-MOST_FREE = 256
-"""Most free variables whose equations are solved: they take a millisecond or two."""
+MOST_FREE = 128
+"""Most free variables whose equations are solved: they take less than a millisecond."""
 MOST_NEAR = 128
 """Most variables of a problem whose set of free ones is searched too: tens of such systems."""
 EXACT = 10 * RESOLUTION
@@ -133,7 +133,8 @@ def _unstacked(problem: Formulation, variables: _Variables, at: F8, like: F8) ->
 
 def _beta(n_rows: int, variables: _Variables, at: F8) -> F8:
     """Weights of kernel rows, (n,)."""
-    return np.bincount(variables.rows, at, n_rows)
+    beta = np.bincount(variables.rows, at, n_rows)
+    return beta.astype(np.float64, copy=False)
 
 
 def _outputs(matrix: F8, variables: _Variables, at: F8) -> F8:
@@ -223,7 +224,7 @@ def _newton(gram: F8, groups: I8, n_groups: int, gradient: F8) -> F8:
     """Change of the free variables that makes their gradients equal, of sum 0 in each group."""
     m = len(gram)
     scale = float(np.abs(gram.diagonal()).max()) or 1.0
-    members = scale * (groups[:, None] == np.arange(n_groups))
+    members = scale * (groups[:, None] == np.arange(n_groups)).astype(np.float64)
     if n_groups > 1:
         members = members[:, members.any(axis=0)]
     system = np.zeros((m + members.shape[1],) * 2)
@@ -233,8 +234,9 @@ def _newton(gram: F8, groups: I8, n_groups: int, gradient: F8) -> F8:
     right = np.zeros(len(system))
     right[:m] = gradient
     try:
-        change: F8 = np.linalg.solve(system, right)[:m]
+        change = np.linalg.solve(system, right)[:m]
     except np.linalg.LinAlgError:
         return np.zeros(m)
     # What rounding has left of the sums.
-    return change - members @ ((members.T @ change) / (scale * members.sum(axis=0)))
+    balanced: F8 = change - members @ ((members.T @ change) / (scale * members.sum(axis=0)))
+    return balanced

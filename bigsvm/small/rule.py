@@ -30,7 +30,7 @@ FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 """Those that NumPy makes a matrix of by one product."""
 OF_THE_RUN = (
-    "loss", "selection", "rows_at_once", "shrinking", "working_set", "disk_cache", "max_iter",
+    "loss", "selection", "rows_at_once", "shrinking", "working_set", "max_iter",
     "max_seconds", "certify", "calibration", "checkpoint", "checkpoint_copy", "kernel_rows",
 )  # fmt: skip
 """Parameters that the usual run serves: a fit that sets one of them is that run's."""
@@ -77,6 +77,7 @@ def is_small(
         and all(getattr(parameters, name) == FIELDS[name].default for name in OF_THE_RUN)
         and (parameters.multiclass != "ovr" or n_classes <= 2)
         and math.isfinite(parameters.C)
+        and not parameters.disk_cache_bytes()
     )
     if not is_usual or switch == "always":
         return is_usual

@@ -106,10 +106,11 @@ def alpha_of(solved: BaseLibSVM, problem: Formulation) -> F8:
 def alphas_of_pairs(solved: BaseLibSVM, rows_of: Sequence[I8]) -> list[F8]:
     """Variables of the rows of each pair, the first class's first; positive for the second."""
     k, coefficients = len(rows_of), np.asarray(solved.dual_coef_)
+    # scikit-learn's are positive for the first class of a pair, but for the second of two classes.
     of_rows = np.zeros((k - 1, solved.shape_fit_[0]))
-    of_rows[:, solved.support_] = coefficients
+    of_rows[:, solved.support_] = coefficients if k == 2 else -coefficients
     return [
-        -np.concatenate([of_rows[b - 1, rows_of[a]], of_rows[a, rows_of[b]]])
+        np.concatenate([of_rows[b - 1, rows_of[a]], of_rows[a, rows_of[b]]])
         for a, b in zip(*(side.tolist() for side in pair_classes(k)), strict=True)
     ]
 
