@@ -13,10 +13,14 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +34,65 @@ COMPILING = "compiling for this processor; this happens once, later runs load th
 
 _not_kept: list[str] = []
 """Why compiled code cannot be kept: the first reason that this process has met, if any."""
+
+
+_running = threading.RLock()
+"""Held while a file of the core is run; one for all, so that threads cannot lock each other out."""
+# A process that is forked while another thread runs a file would wait for ever.
+os.register_at_fork(
+    before=_running.acquire, after_in_parent=_running.release, after_in_child=_running.release
+)
+
+
+def modules_run_when_used(package: str) -> Callable[[str], ModuleType]:
+    """Make ``__getattr__`` of a package, which gives its modules; their files are not yet run."""
+
+    def module_of(name: str) -> ModuleType:
+        full = f"{package}.{name}"
+        if name.startswith("__") or (spec := find_spec(full)) is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with _running:
+            if full not in sys.modules:
+                module = module_from_spec(spec)
+                module.__class__ = _RunWhenUsed
+                sys.modules[full] = module
+        setattr(sys.modules[package], name, sys.modules[full])
+        return sys.modules[full]
+
+    return module_of
+
+
+class _RunWhenUsed(ModuleType):
+    """A module whose file is run when something of it is first read or replaced.
+
+    Other threads wait until it has run. Names such as ``__spec__`` are there before.
+    """
+
+    def __getattribute__(self, name: str) -> object:
+        if not name.startswith("__"):
+            _run(self)
+        return ModuleType.__getattribute__(self, name)  # not super(): the class has changed
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("__"):
+            _run(self)
+        ModuleType.__setattr__(self, name, value)
+
+
+def _run(module: ModuleType) -> None:
+    """Run the file of a module, once."""
+    spec = module.__spec__
+    with _running:
+        # It reads itself while it is run, and another thread may have run it meanwhile.
+        if spec is None or spec.loader is None or spec.loader_state == "begun":
+            return
+        spec.loader_state = "begun"
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            spec.loader_state = None
+            raise
+        module.__class__ = ModuleType
 
 
 def compiled(function: Decorated = None, /, **options: object) -> Decorated:
@@ -65,7 +128,8 @@ def _decorated(function: Decorated, options: dict[str, object]) -> Decorated:
 
     if function is None:
         return lambda each: _decorated(each, options)
-    _collect_no_garbage()
+    _listen()
+    _fork_between_compilations()
     # The code that C would call is left out.
     chosen: dict[str, object] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     chosen |= {"cache": True, **options}
@@ -159,16 +223,20 @@ def _files() -> Decorated:
     return Files
 
 
+_counting: list[_Counting] = []
+"""Counts that are under way."""
+
+
 @cache
-def _collect_no_garbage() -> None:
-    """Pause Python's garbage collector while Numba compiles.
+def _listen() -> None:
+    """Pause Python's garbage collector while Numba compiles, and count what is compiled.
 
     The compiler makes many objects that stay: looking through them again and again takes a sixth
     of its time.
     """
     from numba.core import event
 
-    class Pausing(event.Listener):  # type: ignore[misc] # Numba has no types
+    class Listening(event.Listener):  # type: ignore[misc] # Numba has no types
         """One function at a time is compiled, with those that it calls inside it."""
 
         depth = 0
@@ -179,14 +247,34 @@ def _collect_no_garbage() -> None:
                 gc.disable()
                 self.pauses = True
             self.depth += 1
+            for counting in tuple(_counting):
+                counting.begin()
 
         def on_end(self, event: object) -> None:
+            for counting in tuple(_counting):
+                counting.end()
             self.depth -= 1
             if not self.depth and self.pauses:
                 self.pauses = False
                 gc.enable()
 
-    event.register("numba:compile", Pausing())
+    event.register("numba:compile", Listening())
+
+
+@cache
+def _fork_between_compilations() -> None:
+    """Let a fork wait until no thread holds the lock of the compiler.
+
+    A process forked while a thread loads compiled code would wait for ever for the lock of that
+    thread, which the new process does not have.
+    """
+    from numba.core.compiler_lock import global_compiler_lock
+
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 
 @dataclass
@@ -202,36 +290,37 @@ class Compilations:
     cpu_seconds: float = 0.0
 
 
+class _Counting:
+    """Counts what is compiled, function by function, each with those that it calls inside it."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.counted, self._tell = Compilations(), tell
+        self._depth, self._began = 0, (0.0, 0.0)
+
+    def begin(self) -> None:
+        if not self.counted.n_functions and not _not_kept:
+            self._tell()
+        if not self._depth:
+            self._began = time.monotonic(), time.process_time()
+        self._depth += 1
+        self.counted.n_functions += 1
+
+    def end(self) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.counted.seconds += time.monotonic() - self._began[0]
+            self.counted.cpu_seconds += time.process_time() - self._began[1]
+
+
 @contextmanager
 def compilations(tell: Callable[[], None] = lambda: None) -> Iterator[Compilations]:
     """Count what is compiled in a block; the counts are up to date when it ends.
 
-    The thread that is about to compile the first function calls `tell`.
+    The thread that is about to compile the first function calls `tell`. Numba is not imported.
     """
-    # Takes a second to import, which commands that compile nothing do not need.
-    from numba.core import event
-
-    counted = Compilations()
-
-    class Counting(event.Listener):  # type: ignore[misc] # Numba has no types
-        """One function at a time is compiled, with those that it calls inside it."""
-
-        depth = 0
-        began = (0.0, 0.0)
-
-        def on_start(self, event: object) -> None:
-            if not counted.n_functions and not _not_kept:
-                tell()
-            if not self.depth:
-                self.began = time.monotonic(), time.process_time()
-            self.depth += 1
-            counted.n_functions += 1
-
-        def on_end(self, event: object) -> None:
-            self.depth -= 1
-            if not self.depth:
-                counted.seconds += time.monotonic() - self.began[0]
-                counted.cpu_seconds += time.process_time() - self.began[1]
-
-    with event.install_listener("numba:compile", Counting()):
-        yield counted
+    counting = _Counting(tell)
+    _counting.append(counting)
+    try:
+        yield counting.counted
+    finally:
+        _counting.remove(counting)

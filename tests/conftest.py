@@ -14,6 +14,9 @@ from threadpoolctl import threadpool_limits
 pytest.register_assert_rewrite("support")
 pytest_plugins = ["support.clusters", "support.object_storage"]
 
+# Most tests are of our own solver, on small problems. Those of tests/small/ set this themselves.
+os.environ.setdefault("BIGSVM_SMALL", "never")
+
 # As in fits of estimators. Processes of pytest-xdist have all processors already: threads of BLAS
 # that wait for each other there take many times the time of one.
 threadpool_limits(1, user_api="blas")
@@ -81,3 +84,9 @@ def no_own_kernels():
             if kind.__module__ != kernels.__name__:
                 del kernels.KERNELS[name]
         yield
+
+
+@pytest.fixture
+def compiled_predictions(monkeypatch):
+    """Let compiled code predict whatever models there are, also those of few numbers."""
+    monkeypatch.setattr("bigsvm.models.prediction.FEW_NUMBERS", 0)

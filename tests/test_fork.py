@@ -9,7 +9,8 @@ PROGRAM = """
 import os, signal, sys, threading, time
 import numpy as np
 import bigsvm
-from bigsvm.gram import spans
+from bigsvm.core import gram
+assert gram.MR  # the core is run when it is first used
 from numba.core.compiler_lock import global_compiler_lock
 held = threading.Event()
 def load():

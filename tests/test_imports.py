@@ -30,6 +30,19 @@ import bigsvm
 from bigsvm import SVC
 SVC().fit(X, y)
 """
+SMALL = """
+import os
+os.environ.pop("BIGSVM_SMALL", None)  # as users have it
+import numpy as np
+import scipy.sparse as sp
+import bigsvm
+X = np.random.default_rng(0).normal(size=(60, 4))
+y, three = (X[:, 0] > 0).astype(int), np.digitize(X[:, 0], [-0.4, 0.4])
+for rows in (X, X.astype(np.float32), sp.csr_array(np.where(X > 0, X, 0))):
+    bigsvm.SVC().fit(rows, y).predict(rows)
+bigsvm.SVC().fit(X, three).decision_function(X)
+bigsvm.SVR(kernel="poly").fit(X, X[:, 0]).predict(X)
+"""
 LOADED = """
 from bigsvm.cli import main
 import bigsvm
@@ -95,6 +108,17 @@ def test_a_model_is_looked_at_without_what_it_may_need_later(of_the_command, fol
 def test_the_package_by_itself_loads_next_to_nothing(tmp_path):
     loaded = modules_of("import bigsvm", tmp_path)
     assert not loaded & {"numpy", "dask", "distributed", "fsspec", "s3fs", "sklearn", "asyncio"}
+
+
+def test_small_fits_and_predictions_do_without_the_compiler(tmp_path):
+    loaded = modules_of(SMALL, tmp_path)
+    assert not loaded & (HEAVY | {"llvmlite"})
+    # Nor do they need our own solver, workers, stores' conversion, or the papers' modes.
+    assert not {
+        name for name in loaded
+        if name.startswith(("bigsvm.papers", "bigsvm.balls", "bigsvm.conversion", "bigsvm.cli"))
+        or name in ("bigsvm.fit.trainer", "bigsvm.training.loop", "bigsvm.executors.cluster")
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CLASSES)

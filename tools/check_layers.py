@@ -50,6 +50,7 @@ ORDER = (
     "interchange",
     "changes",
     "papers",
+    "small",
     "fit",
     "report",
     "callbacks",
@@ -74,6 +75,7 @@ WINGS = {
         }
     ),
     "papers": frozenset({"fit.choices", "fit.trainer"}),
+    "small": frozenset({"fit.train", "fit.small_way"}),
     "report": frozenset({"estimators.watching", "selection", "cli"}),
     "selection": frozenset({"cli"}),
     "cli": frozenset({"__main__"}),

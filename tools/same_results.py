@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     Fit = Callable[["KernelMachine", "Place"], "KernelMachine"]
 
+os.environ["BIGSVM_SMALL"] = "never"  # the bits of our own solver
+
 PREDICTED = 500
 """Support vectors whose decision values are compared."""
 MOMENTS = (0.25, 0.5, 0.75)

@@ -14,6 +14,7 @@ import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from sklearn.datasets import dump_svmlight_file, load_digits, make_classification
 
@@ -82,6 +83,16 @@ def way_of(call: Callable[[], Any]) -> Way:
     return way
 
 
+def as_small(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a call whose fits are solved as small problems; all others are not."""
+
+    def called() -> object:
+        with mock.patch.dict(os.environ, BIGSVM_SMALL="auto"):
+            return call()
+
+    return called
+
+
 def calls(folder: Path) -> dict[str, Callable[[], Any]]:
     """Return the calls of the table, by their names; they write into a folder."""
     X, y = make_classification(2000, 10, flip_y=0.05, random_state=0)
@@ -96,7 +107,9 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
     text = new("rows.libsvm")
     dump_svmlight_file(X, y, str(text), zero_based=False)
     grid = {"C": [1, 10], "gamma": [0.1, 0.2]}
+    X_few, y_few = X[:1000], y[:1000]
     return {
+        "SVC.fit(array), 1000 rows": as_small(lambda: bigsvm.SVC(gamma=0.1).fit(X_few, y_few)),
         "SVC.fit(array), two classes": lambda: bigsvm.SVC(gamma=0.1).fit(X, y),
         # One thread: others take pairs from the one that is followed.
         "SVC.fit(array), ten classes": lambda: bigsvm.SVC(gamma=0.001, n_jobs=1).fit(
@@ -124,6 +137,7 @@ def _last(folder: Path) -> Path:
 def main() -> None:
     """Print the table."""
     rows = [HEADERS]
+    os.environ["BIGSVM_SMALL"] = "never"
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for what, call in calls(Path(name)).items():

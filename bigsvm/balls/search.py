@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.balls.random_rows import most_rows_in, random_rows
-from bigsvm.core.smo import row_width
+from bigsvm.core import smo
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram import Partners
 from bigsvm.interruption import check_interrupt, checked_by
@@ -281,7 +281,7 @@ class Search(ABC):
 def largest_core(plan: TrainingPlan) -> int:
     """Most points for whose rows and Gram matrix a plan has memory."""
     size = int(np.sqrt(plan.gram_bytes / 4))
-    while size > 1 and 4 * size * row_width(size) > plan.gram_bytes:
+    while size > 1 and 4 * size * smo.row_width(size) > plan.gram_bytes:
         size -= 1
     return min(size, plan.active_rows)
 

@@ -293,10 +293,10 @@ class RowSource(ABC):
         ascend, and are at most `count` of the candidates, which ascend too.
         """
         m = self.n_rows if candidates is None else len(candidates)
-        rng = np.random.default_rng(seed)
         if count >= m:
-            places = np.arange(m)
-        elif self.is_shuffled and self.row_alignment > 1:
+            return np.arange(m) if candidates is None else candidates
+        rng = np.random.default_rng(seed)
+        if self.is_shuffled and self.row_alignment > 1:
             places = np.sort((rng.integers(m) + np.arange(count)) % m)
         else:
             places = np.sort(rng.choice(m, count, replace=False))

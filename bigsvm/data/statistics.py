@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.core import wide
 from bigsvm.data.rows import is_sparse
 from bigsvm.errors import DataError, MemoryBudgetError
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import Rows
 
+FEW_ENTRIES = 1 << 16
+"""Most entries of sparse rows that NumPy adds up, in their order and so to the same bits, which
+takes some milliseconds; compiled code is faster, but has to be loaded."""
 _BLOCK_VALUES = 1 << 17
 """Values looked at together: 1 MiB of float64, which stays in the L2 cache between the passes."""
 
@@ -150,15 +154,28 @@ def moments_of(rows: Rows) -> Iterator[Moments]:
 
 
 def _moments_of_csr(rows: Any) -> Moments:
-    from bigsvm.core import wide  # imported here, as dense rows do without Numba
-
     n, d = rows.shape
+    indices, values = rows.indices, rows.data
     filled, mean, deviations = np.zeros(d, np.int64), np.zeros(d), np.zeros(d)
     minimum, maximum = np.full(d, np.inf), np.full(d, -np.inf)
-    if not wide.add_entries(rows.indices, rows.data, filled, mean, minimum, maximum):
+    is_few = len(indices) <= FEW_ENTRIES
+    if is_few:
+        is_right = not len(indices) or (indices.min() >= 0 and indices.max() < d)
+        if is_right:
+            filled += np.bincount(indices, minlength=d)
+            mean += np.bincount(indices, values, minlength=d)
+            np.minimum.at(minimum, indices, values)
+            np.maximum.at(maximum, indices, values)
+    else:
+        is_right = wide.add_entries(indices, values, filled, mean, minimum, maximum)
+    if not is_right:
         raise DataError(f"X has a column number that is not one of its {d} columns")
     mean /= n
-    wide.add_deviations(rows.indices, rows.data, mean, deviations)
+    if is_few:
+        differences = values.astype(np.float64) - mean[indices]
+        deviations += np.bincount(indices, differences * differences, minlength=d)
+    else:
+        wide.add_deviations(indices, values, mean, deviations)
     deviations += (n - filled) * mean**2
     for extreme, keep in ((minimum, np.minimum), (maximum, np.maximum)):
         extreme[filled < n] = keep(extreme[filled < n], 0.0)
@@ -227,8 +244,6 @@ class ListedStatistics:
 
     def add(self, rows: Any) -> None:
         """Add CSR rows, (m, n_columns)."""
-        from bigsvm.core import wide
-
         self.n_nonzero += rows.nnz
         self._n_rows += rows.shape[0]
         for start in range(0, rows.nnz, _BLOCK_VALUES):
@@ -251,8 +266,6 @@ class ListedStatistics:
 
     def _make_room(self, more: int) -> None:
         """Make room for `more` new columns; unused room takes no memory."""
-        from bigsvm.core import wide
-
         needed = min(self._n + more, self._n_columns)
         if needed > len(self._columns):
             size = min(max(needed, 2 * len(self._columns), self._SMALLEST), self._n_columns)
@@ -270,8 +283,6 @@ class ListedStatistics:
 
         They are those of all columns if more than half of the columns occur.
         """
-        from bigsvm.core import wide
-
         self._table = np.zeros(0, np.int32)
         moments: list[NDArray[Any]] = [
             array[: self._n]

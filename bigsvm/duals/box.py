@@ -94,7 +94,7 @@ class BoxDual(Dual[Optimality]):
     """The dual of problems whose variables live in boxes."""
 
     formulation: Formulation
-    rule: int = smo.SECOND_ORDER
+    rule: int | None = None
     shrinking: bool = field(default=False, kw_only=True)
     rows_at_once: int | None = field(default=None, kw_only=True)
     in_float64: bool = field(default=False, kw_only=True)
@@ -263,7 +263,8 @@ class BoxDual(Dual[Optimality]):
         return is_last_pair(self.formulation, last, size)
 
     def begin(self, start: Point, rows: I8, *, diagonal: F8) -> PairSteps:
-        return PairSteps(self.formulation, self.rule, start, rows, diagonal=diagonal)
+        rule = smo.SECOND_ORDER if self.rule is None else self.rule
+        return PairSteps(self.formulation, rule, start, rows, diagonal=diagonal)
 
     def newton(
         self, alpha: F8, outputs: F8, standing: Optimality, exact: ExactKernel, *, tol: float

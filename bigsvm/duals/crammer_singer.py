@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from bigsvm.core import crammer_singer
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_simplexes
@@ -52,25 +51,25 @@ UNBALANCED = 1e-6
 class RowSolver(IntEnum):
     """How the variables of a row are solved for; numbered in `bigsvm.core.crammer_singer`."""
 
-    EXACT = crammer_singer.EXACT
-    FIXED_POINT = crammer_singer.FIXED_POINT
+    EXACT = 0
+    FIXED_POINT = 1
 
 
 class Order(IntEnum):
     """Which row is solved for next; the numbers are those of `bigsvm.core.crammer_singer`."""
 
-    AUTO = crammer_singer.AUTO
-    WORST = crammer_singer.WORST
-    ACTIVE = crammer_singer.ACTIVE
-    SEQUENTIAL = crammer_singer.SEQUENTIAL
-    RANDOM = crammer_singer.RANDOM
+    AUTO = 0
+    WORST = 1
+    ACTIVE = 2
+    SEQUENTIAL = 3
+    RANDOM = 4
 
 
 class Cooling(IntEnum):
     """How the level of the order ``active`` falls; numbered in `bigsvm.core.crammer_singer`."""
 
-    NONE = crammer_singer.NO_COOLING
-    LOG = crammer_singer.LOG
+    NONE = 0
+    LOG = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import inspect
 import os
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +27,7 @@ from bigsvm.estimators.watching import (
     History,
     StoppedByCtrlC,
     Tasks,
+    callbacks_of,
     folder_of_checkpoints,
 )
 from bigsvm.executors.clients import worker_bytes
@@ -167,6 +168,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
                 interrupted=watch.has_stopped,
                 client=client,
                 worker_memory=of_worker,
+                by_steps=bool(callbacks_of(self)),
                 checkpoint_of=None if keeper is None else keeper.folder_of,
             )
             model = train_model(
@@ -325,6 +327,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         watched = replace(
             hooks,
             listener=listener,
+            by_steps=bool(callbacks_of(self)),
             interrupted=lambda: hooks.interrupted() or tasks.stopped_by is not None,
         )
         model = train_model(source, labels, weights, self._parameters(), watched, start=start)
@@ -345,15 +348,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
     def _parameters(self) -> TrainingParameters:
         check_value(SharedArguments.__dataclass_fields__["verbose"], self.verbose)
         given = self.get_params(deep=False)
-        passed = {}
-        for name in sorted(given.keys() - CONVERTED - self._own_parameters):
-            if name not in FIELDS or not declaration_of(FIELDS[name]).is_used_by(self._formulation):
-                raise ParameterError(
-                    f"{type(self).__name__} has the parameter {name!r}, which training of "
-                    f"{self._formulation} does not use; remove it, or name it in _own_parameters "
-                    "if only the estimator uses it"
-                )
-            passed[name] = given[name]
+        passed = {name: given[name] for name in self._passed()}
         passed["calibration"] = calibration_in(given)
         return TrainingParameters(
             formulation=self._formulation,
@@ -364,6 +359,27 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             max_seconds=float("inf") if self.max_time is None else self.max_time,
             **passed,
         )
+
+    @classmethod
+    @cache
+    def _passed(cls) -> tuple[str, ...]:
+        """Names of the parameters that training takes as they are."""
+        names = sorted(set(cls._get_param_names()) - CONVERTED - cls._own_parameters)
+        for name in names:
+            if name not in FIELDS or not declaration_of(FIELDS[name]).is_used_by(cls._formulation):
+                raise ParameterError(
+                    f"{cls.__name__} has the parameter {name!r}, which training of "
+                    f"{cls._formulation} does not use; remove it, or name it in _own_parameters "
+                    "if only the estimator uses it"
+                )
+        return tuple(names)
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Names as scikit-learn finds them in the signature, which takes it longer each time."""
+        names: list[str] = super()._get_param_names()  # type: ignore[misc] # not annotated
+        return names
 
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
         """Give the model to go on from, if there is to be one."""

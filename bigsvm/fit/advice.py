@@ -7,6 +7,7 @@ it: the other rows are where they should be, or they would be support vectors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm import votes
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.statistics import MOST_DENSE, statistics_of_rows
 from bigsvm.parameters.formulations import traits_of
 from bigsvm.training.result import StopReason
@@ -53,12 +55,15 @@ def scaling_hint(model: KernelExpansion) -> str | None:
     scales_count = kernel.takes_negative and kernel.column_factors is None
     if kernel.product == "lookup" or not scales_count or not vectors.shape[0]:
         return None
-    statistics = statistics_of_rows(vectors)
-    ranges = statistics.maximum - statistics.minimum
-    ranges = ranges[ranges > 0]
+    if isinstance(vectors, np.ndarray):
+        ranges = vectors.max(axis=0).astype(np.float64) - vectors.min(axis=0)
+    else:
+        statistics = statistics_of_rows(vectors)
+        ranges = statistics.maximum - statistics.minimum
+    ranges = np.sort(ranges[ranges > 0])
     if not len(ranges):
         return None
-    small, large = float(np.quantile(ranges, SHARE, method="lower")), float(ranges.max())
+    small, large = float(ranges[int(SHARE * (len(ranges) - 1))]), float(ranges[-1])
     if large < FAR_APART * small:
         return None
     return (
@@ -133,7 +138,8 @@ class Facts(NamedTuple):
     spread, target_spread : float
         Largest range of a decision function; standard deviation of the targets.
     alone : float
-        What other rows add to the value of a support vector, relative to its own part: a median.
+        What other rows add to the value of a support vector, relative to its own part: a median;
+        of a kernel so narrow that it may be little.
     scales : str or None
         What `scaling_hint` says.
     distance : float
@@ -172,10 +178,11 @@ def sample_of(given: Given) -> Sample | None:
         of_rows = None if weights is None else weights[rows]
         frequent = classes[np.bincount(codes, of_rows).argmax()]
         is_other = labels != frequent
-        share = float(np.average(is_other, weights=weights))
-        others = np.flatnonzero(is_other if weights is None else is_other * weights)
-        others = source.sample_indices(OTHERS, seed=parameters.seed, candidates=others)
-        rows = np.union1d(rows, others)
+        share = float(is_other.mean() if weights is None else is_other @ weights / weights.sum())
+        if len(rows) < n_rows:
+            others = np.flatnonzero(is_other if weights is None else is_other * weights)
+            others = source.sample_indices(OTHERS, seed=parameters.seed, candidates=others)
+            rows = np.union1d(rows, others)
     return Sample(
         rows,
         None if labels is None else labels[rows],
@@ -187,18 +194,23 @@ def sample_of(given: Given) -> Sample | None:
 
 
 def advised(
-    model: KernelExpansion, sample: Sample | None, parameters: TrainingParameters
+    model: KernelExpansion,
+    sample: Sample | None,
+    parameters: TrainingParameters,
+    *,
+    values: F8 | None = None,
 ) -> KernelExpansion:
     """Add ``"advice"`` to the certificate of a model, a list of sentences.
 
-    A run that has not converged gets none: its stop reason says what to change.
+    `values`, (n,) or (n, k), are the decision values of all rows, where they are known. A run that
+    has not converged gets none: its stop reason says what to change.
     """
     certificate, said = model.certificate, list[str]()
     ended = certificate["converged"] or StopReason(certificate["stop_reason"]).is_uncertified
     if sample is not None and ended and model.kernel.product != "lookup":
         scales = scaling_hint(model) if model.n_features <= MOST_DENSE else None
         if scales is not None or _is_suspicious(model, sample):
-            said = sentences(_facts_of(model, sample, parameters, scales))
+            said = sentences(_facts_of(model, sample, parameters, scales, known=values))
     return replace(model, certificate={**certificate, "advice": said})
 
 
@@ -221,9 +233,14 @@ def _share_bounded(model: KernelExpansion) -> float:
 
 
 def _facts_of(
-    model: KernelExpansion, sample: Sample, parameters: TrainingParameters, scales: str | None
+    model: KernelExpansion,
+    sample: Sample,
+    parameters: TrainingParameters,
+    scales: str | None,
+    *,
+    known: F8 | None,
 ) -> Facts:
-    _, here, places = np.intersect1d(sample.rows, model.support, return_indices=True)
+    here, places = _met(sample.rows, model.support)
     formulation, kernel = parameters.formulation, model.kernel.name
     gamma = model.kernel.describe().get("gamma", np.nan)
     facts = Facts(
@@ -240,12 +257,17 @@ def _facts_of(
     values = np.empty(0)
     if len(here):
         vectors: Any = model.support_vectors[places]
-        # They are scaled already.
-        values = replace(model, scaler=None).decision_function(vectors)
+        if known is not None:
+            values = known[model.support[places]]
+        else:
+            # They are scaled already, and finite.
+            unscaled = model if model.scaler is None else replace(model, scaler=None)
+            values = unscaled.decision_function(ArrayRows(vectors))
         facts = facts._replace(spread=float(np.ptp(values, axis=0).max()))
         if kernel in ("rbf", "laplacian"):
-            alone, distance = _alone(model, places, values), _median_distance(vectors, kernel)
-            facts = facts._replace(alone=alone, distance=distance)
+            facts = facts._replace(distance=_median_distance(vectors, kernel))
+            if facts.gamma * facts.distance > WIDE:
+                facts = facts._replace(alone=_alone(model, places, values))
     if facts.learns == "targets":
         return facts._replace(**_of_targets(sample, here, values))
     # Weights that somebody gives to classes may be meant to lead to one of them.
@@ -254,6 +276,16 @@ def _facts_of(
     if parameters.class_weight is not None:  # balanced
         sample = sample._replace(others=1 - 1 / len(model.classes or (0, 1)))
     return facts._replace(**_of_classes(model, sample, here, values))
+
+
+def _met(rows: I8, support: I8) -> tuple[I8, I8]:
+    """Return where rows, which ascend, are that are in `support`, and where these are in it."""
+    order = np.argsort(support)
+    places = np.searchsorted(support, rows, sorter=order)
+    here = np.flatnonzero(places < len(support))
+    places = order[places[here]]
+    is_met = support[places] == rows[here]
+    return here[is_met], places[is_met]
 
 
 def _of_targets(sample: Sample, here: I8, values: F8) -> dict[str, Any]:
@@ -291,8 +323,8 @@ def _of_classes(model: KernelExpansion, sample: Sample, here: I8, values: F8) ->
 
 def _least_share(is_wrong: Mask, weights: F8) -> float:
     """Share of the weight that is wrong, less its standard error: chance leads to no advice."""
-    share = float(np.average(is_wrong, weights=weights))
-    return max(0.0, share - float(np.sqrt(share * (1 - share) / len(is_wrong))))
+    share = float(is_wrong @ weights) / float(weights.sum())
+    return max(0.0, share - math.sqrt(share * max(1 - share, 0.0) / len(is_wrong)))
 
 
 def _alone(model: KernelExpansion, places: I8, values: F8) -> float:
@@ -300,7 +332,7 @@ def _alone(model: KernelExpansion, places: I8, values: F8) -> float:
     own: Any = model.coefficients[places]
     own = own.toarray() if sp.issparse(own) else own
     others = (values - model.intercept - own)[own != 0]
-    return float(np.median(abs(others)) / np.median(abs(own[own != 0])))
+    return float(_median(abs(others)) / _median(abs(own[own != 0])))
 
 
 def _median_distance(rows: Any, kernel: str) -> float:
@@ -309,7 +341,14 @@ def _median_distance(rows: Any, kernel: str) -> float:
     differences = abs(values - values[np.random.default_rng(0).permutation(rows.shape[0])])
     if kernel == "rbf":
         differences = differences * differences
-    return float(np.median(differences.sum(axis=1)))
+    return _median(differences.sum(axis=1))
+
+
+def _median(values: F8) -> float:
+    """Return the median of some values, (m,), faster than NumPy of few."""
+    ordered = np.sort(values, axis=None)
+    m = len(ordered)
+    return float(0.5 * (ordered[(m - 1) // 2] + ordered[m // 2]))
 
 
 # -- what is said ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import xxhash
 
 from bigsvm.duals.problem import FingerprintEntry
 from bigsvm.identity import NOT_COMPARABLE
-from bigsvm.kernels import identity_of_kernel
+from bigsvm.kernels import Kernel, identity_of_kernel
 from bigsvm.version import __version__
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.kernels import Kernel
     from bigsvm.parameters import TrainingParameters
 
 
@@ -84,13 +83,14 @@ def provenance_of(
     fingerprint: dict[str, str],
 ) -> dict[str, Any]:
     """List where a model comes from, as JSON can say it."""
-    identity = identity_of_kernel(kernel, versions=False)
+    identity, given = identity_of_kernel(kernel, versions=False), parameters.kernel
     unlimited = parameters.max_seconds == float("inf")
     names = source.feature_names
     return {
         "bigsvm": __version__,
         "parameters": {
-            **asdict(parameters),
+            **vars(parameters),
+            "kernel": asdict(given) if isinstance(given, Kernel) else given,
             "max_seconds": None if unlimited else parameters.max_seconds,
             "class_weight": None if class_weights is None else list(class_weights),
         },

@@ -188,7 +188,7 @@ def forecast(
                 None if labels is None else labels[rows],
                 None if sample_weight is None else sample_weight[rows],
                 parameters_of_samples,
-                replace(hooks, listener=listener),
+                replace(hooks, listener=listener, by_steps=True),
             )
         # A machine compiles once: it says nothing about larger samples.
         seconds = time.perf_counter() - began - compiled.seconds

@@ -9,7 +9,6 @@ import numpy as np
 
 from bigsvm.data.statistics import beyond_rounding
 from bigsvm.executors.clients import workers_of
-from bigsvm.executors.folding import fold
 from bigsvm.executors.replies import Expected
 from bigsvm.interruption import check_interrupt, checked_between
 from bigsvm.processors import one_blas_thread
@@ -132,6 +131,8 @@ def _moments(
                     stop = first + block.shape[0]
                     yield from _moments_of_block(block, weights[first:stop])
             return
+        from bigsvm.executors.folding import fold  # runs without a cluster do without
+
         of_blocks = fold(
             workforce, portable, source.spans(block_bytes), _array_of_moments,
             lambda start, stop: (weights[start:stop],),

@@ -13,16 +13,12 @@ import numpy as np
 
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
-from bigsvm.fit.log_check import LogCheck
+from bigsvm.fit.limits import limits_of
 from bigsvm.fit.pair_problems import Budget, ClassPairs
-from bigsvm.fit.pair_training import PairLanes, PairTraining
-from bigsvm.fit.pair_workers import PairWorkers, trains_whole_pairs
 from bigsvm.fit.problem import check_has_others
 from bigsvm.fit.reduction import ModelFunctions, refuse_start
-from bigsvm.fit.trainer import limits_of
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.one_vs_one.log import PairLog
-from bigsvm.one_vs_one.small import SmallPairs
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.training import events
 from bigsvm.votes import pair_classes, support_classes
@@ -42,25 +38,30 @@ class OneVsOneReduction:
         refuse_start(given.start)
         self._parameters, self.rule = given.parameters, given.parameters.multiclass
         self.held_out, given = held_out_for(given)
-        self._problem = ClassPairs(given)
-        self.classes = self._problem.classes.tolist()
-        self.class_weight = self._problem.class_weight.tolist()
-        self.sample_weight = self._problem.weights
+        self.problem = ClassPairs(given)
+        self.classes = self.problem.classes.tolist()
+        self.class_weight = self.problem.class_weight.tolist()
+        self.sample_weight = self.problem.weights
 
-    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
-        problem, parameters = self._problem, self._parameters
+    def checked_rows(self, source: RowSource) -> ClassRows:
+        """Find the rows of each class; refuse classes that cannot be told from others."""
+        problem = self.problem
         rows = ClassRows(source, problem.codes, len(problem.classes), weights=problem.weights)
         problem.check(rows)
-        self.name, self.offset = problem.name, problem.offset
+        self.name, self.offset, self._rows = problem.name, problem.offset, rows
+        return rows
+
+    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
+        problem, parameters = self.problem, self._parameters
+        rows = self.checked_rows(source)
         if problem.name not in BALLS:
             check_has_others(parameters, int(np.sort(rows.sizes)[-2:].sum()))
-        self._rows = rows
         held = 0 if self.held_out is None else self.held_out.nbytes
         self._budget = Budget(parameters, rows, problem, resident_bytes=held)
         return source, self._budget.largest
 
     def recorded(self) -> Recorded:
-        problem = self._problem
+        problem = self.problem
         return Recorded(
             problem.name,
             (problem.codes, problem.weights),
@@ -74,11 +75,17 @@ class OneVsOneReduction:
         )
 
     def arrange(self, source: RowSource) -> None:
-        del self._problem.codes  # 4 bytes a row that the budget does not count
+        del self.problem.codes  # 4 bytes a row that the budget does not count
 
     def run(self, resources: RunResources) -> OneVsOne:
+        # Small problems do without.
+        from bigsvm.fit.log_check import LogCheck
+        from bigsvm.fit.pair_training import PairLanes, PairTraining
+        from bigsvm.fit.pair_workers import PairWorkers, trains_whole_pairs
+        from bigsvm.one_vs_one.small import SmallPairs
+
         trainer, plan, parameters, hooks, checkpoint = resources
-        problem, budget, rows = self._problem, self._budget, self._rows
+        problem, budget, rows = self.problem, self._budget, self._rows
         source, projected = rows.source, dict(plan.projected)
         with ExitStack() as stack:
             small = None
@@ -116,15 +123,17 @@ class OneVsOneReduction:
             ).run()
 
     def functions(self, result: OneVsOne) -> ModelFunctions:
-        k = len(self.classes)
-        certificate = {
-            **result.certificate.as_dict(),
-            "pairs": {**result.pairs, **_least_sure(result, k)},
-        }
-        functions = ModelFunctions(
-            result.support, result.coefficients, result.intercepts, certificate
-        )
-        return functions.grouped(support_classes(result.coefficients, k))
+        return functions_of_pairs(result, len(self.classes))
+
+
+def functions_of_pairs(result: OneVsOne, n_classes: int) -> ModelFunctions:
+    """Make the functions of a model of k classes, whose support vectors are grouped by class."""
+    certificate = {
+        **result.certificate.as_dict(),
+        "pairs": {**result.pairs, **_least_sure(result, n_classes)},
+    }
+    functions = ModelFunctions(result.support, result.coefficients, result.intercepts, certificate)
+    return functions.grouped(support_classes(result.coefficients, n_classes))
 
 
 def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE, GRAM_SHARE_OF_FUNCTIONS
-from bigsvm.core.smo import row_width
+from bigsvm.core import smo
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.function_steps import STATE_BYTES
 from bigsvm.duals.functions import Functions, FunctionsDual
@@ -66,7 +66,7 @@ class FunctionsReduction(ABC, Generic[SomeFunctions]):
         function, k = self._problem.functions[0], self._problem.n_outputs
         state_bytes = STATE_BYTES * function.n_segments
         # The states of functions are padded, and the plan counts one variable of a row for each.
-        others = k * state_bytes * row_width(1) + 8 * (function.n_faces - 1) * k * source.n_rows
+        others = k * state_bytes * smo.row_width(1) + 8 * (function.n_faces - 1) * k * source.n_rows
         return hold_and_plan(
             self._parameters,
             source,

@@ -13,7 +13,7 @@ from bigsvm.budget import parse_bytes, plan_training
 from bigsvm.data.wrappers import hold
 from bigsvm.errors import ParameterError
 from bigsvm.executors.local import VALUES_AT_ONCE
-from bigsvm.fit.trainer import limits_of
+from bigsvm.fit.limits import limits_of
 from bigsvm.training.saving import Saver
 
 if TYPE_CHECKING:

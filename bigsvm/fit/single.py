@@ -97,17 +97,17 @@ class SingleReduction:
         self._parameters, self._start, self.held_out = parameters, given.start, None
         if parameters.calibration is not None:
             self.held_out, given = held_out_for(given)
-        self.classes, self._problem = make_problem(
+        self.classes, self.problem = make_problem(
             parameters, n_rows, given.labels, given.sample_weight
         )
         if parameters.formulation not in BALLS:
             check_has_others(parameters, n_rows)
-        self.name, self.offset = self._problem.name, self._problem.offset
-        self.sample_weight = self._problem.sample_weight
-        self.class_weight: tuple[float, ...] | None = getattr(self._problem, "class_weight", None)
+        self.name, self.offset = self.problem.name, self.problem.offset
+        self.sample_weight = self.problem.sample_weight
+        self.class_weight: tuple[float, ...] | None = getattr(self.problem, "class_weight", None)
 
     def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
-        problem = self._problem
+        problem = self.problem
         # The plan counts alpha of the first variable of each row.
         resident = 8 * (problem.n_faces - 1) * source.n_rows + problem.held_bytes
         resident += 0 if self.held_out is None else self.held_out.nbytes
@@ -119,8 +119,8 @@ class SingleReduction:
             others |= recorded_calibration(self.held_out, self._parameters)
         return Recorded(
             self.name,
-            (self._problem.per_row, self._problem.sample_weight),
-            self._problem.chosen(),
+            (self.problem.per_row, self.problem.sample_weight),
+            self.problem.chosen(),
             self.class_weight,
             others,
         )
@@ -128,11 +128,11 @@ class SingleReduction:
     def arrange(self, source: RowSource) -> None:
         merge, compare = self._parameters.merges_rows, self._parameters.compares_rows
         self._variables: Variables[Formulation] = make_variables(
-            source, self._problem, merge=merge, compare=compare
+            source, self.problem, merge=merge, compare=compare
         )
         self._first_alpha = None
         if self._start is not None:
-            gathered = self._variables.gather(alpha_of(self._start, self._problem))
+            gathered = self._variables.gather(alpha_of(self._start, self.problem))
             self._first_alpha = project(self._variables.formulation, gathered)
 
     def run(self, resources: RunResources) -> TrainingResult:
@@ -144,7 +144,7 @@ class SingleReduction:
         )
 
     def functions(self, result: TrainingResult) -> ModelFunctions:
-        decision = decision_of(self._variables, self._problem, result)
+        decision = decision_of(self._variables, self.problem, result)
         certificate = {**decision.certificate.as_dict(), **decision.extras}
         return ModelFunctions(
             decision.support, decision.coefficients, decision.intercept, certificate

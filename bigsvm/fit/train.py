@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from bigsvm.data.kernel_matrix import support_rows, training_matrix
-from bigsvm.data.statistics import far_columns
+from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.data.wrappers import narrowed
-from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import ParameterError
 from bigsvm.fit.advice import advised, sample_of
-from bigsvm.fit.crammer_singer import CrammerSingerReduction
-from bigsvm.fit.fingerprint import fingerprint_of, provenance_of
-from bigsvm.fit.gamma import mean_distance, weighted_variance
-from bigsvm.fit.held_out import calibrate
+from bigsvm.fit.fingerprint import fingerprint_of
 from bigsvm.fit.left_out import leave_out
-from bigsvm.fit.nonnegative import refuse_negative
+from bigsvm.fit.limits import before_training
+from bigsvm.fit.model import Trained, find_kernel, model_of
 from bigsvm.fit.one_vs_one import OneVsOneReduction
-from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.problem import Given, are_many_classes
 from bigsvm.fit.reduction import Result, RunResources
-from bigsvm.fit.sampling import drawn_for, of_all_rows
 from bigsvm.fit.single import SingleReduction
-from bigsvm.fit.trainer import Trainer, before_training, costs_of, open_checkpoint
+from bigsvm.fit.small_way import small_model
 from bigsvm.interruption import unchecked
-from bigsvm.kernels import KERNELS, Kernel, Precomputed, make_kernel, resolve_gamma
-from bigsvm.models import KernelExpansion
+from bigsvm.kernels import KERNELS, Kernel
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import WITH_CLASSES
-from bigsvm.parameters.names import KERNEL_PARAMETERS
+from bigsvm.small.rule import is_small
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
-    from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
-    from bigsvm.data.scaler import Scaler
-    from bigsvm.fit.reduction import MakeReduction, ModelFunctions, Named, Problems
+    from bigsvm.fit.reduction import MakeReduction, Problems
+    from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
 
 
@@ -98,10 +88,14 @@ def train_model(
     kind = type(kernel) if isinstance(kernel, Kernel) else KERNELS[kernel]
     with before_training(parameters, hooks):
         if not kind.takes_negative:
+            from bigsvm.fit.nonnegative import refuse_negative  # few need it
+
             refuse_negative(source, kind.name)
         if source.is_sparse:
             source, numbering = narrowed(source, keep_numbers=parameters.has_column_factors)
         if not parameters.certify:
+            from bigsvm.fit.sampling import drawn_for, of_all_rows  # few need it
+
             drawn = drawn_for(source, labels, sample_weight, parameters, hooks)
     if drawn is not None:
         source, labels, sample_weight = drawn, drawn.of(labels), drawn.of(sample_weight)
@@ -121,17 +115,37 @@ def train_model(
 
 def reduction_of(parameters: TrainingParameters, labels: NDArray[Any] | None) -> MakeReduction:
     """Choose how labelled rows become problems."""
-    if parameters.formulation == CrammerSinger.name:
+    if parameters.formulation == "crammer-singer":
+        # Others do without, and without one against the rest.
+        from bigsvm.fit.crammer_singer import CrammerSingerReduction
+
         return CrammerSingerReduction
-    if parameters.formulation in WITH_CLASSES and are_many_classes(labels):
-        return OneVsRestReduction if parameters.multiclass == "ovr" else OneVsOneReduction
-    return SingleReduction
+    if parameters.formulation not in WITH_CLASSES or not are_many_classes(labels):
+        return SingleReduction
+    if parameters.multiclass != "ovr":
+        return OneVsOneReduction
+    from bigsvm.fit.one_vs_rest import OneVsRestReduction
+
+    return OneVsRestReduction
 
 
 def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
     """Train a model by a reduction; its columns are numbered as in the source."""
     source, parameters, hooks = given.source, given.parameters, given.hooks
     reduction, sample = make_reduction(given), sample_of(given)
+    if is_small(
+        parameters,
+        source,
+        n_classes=len(reduction.classes or ()),
+        has_start=given.start is not None,
+        by_steps=hooks.by_steps,
+    ):
+        model = small_model(reduction, source, sample, parameters, hooks)
+        if model is not None and model.certificate["converged"]:
+            return model
+        if model is not None and reduction.rule is None:
+            # Our own solver goes on from there.
+            reduction = make_reduction(given._replace(start=model))
     del given
     trained = run_problems(reduction, source, parameters, hooks)
     with unchecked():  # a run that was interrupted has a model too
@@ -140,30 +154,22 @@ def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
         model = advised(model, sample, parameters)
     if reduction.held_out is None or parameters.calibration is None:
         return model
+    from bigsvm.fit.held_out import calibrate  # few need it
+
     calibration = calibrate(
         model, trained.source, reduction.held_out, parameters.calibration,
-        threads=parameters.n_threads, block_bytes=trained.plan.block_bytes, hooks=hooks,
+        threads=parameters.n_threads, block_bytes=trained.block_bytes, hooks=hooks,
     )  # fmt: skip
     return replace(model, calibration=calibration)
-
-
-class Trained(NamedTuple, Generic[Result]):
-    """What a run has led to, as the problems' `run` returns it, and what its models share."""
-
-    result: Result
-    source: RowSource
-    plan: TrainingPlan
-    kernel: Kernel
-    centre: F8 | None
-    scaler: Scaler | None
-    fingerprint: dict[str, str]
-    cluster_costs: dict[str, int]
 
 
 def run_problems(
     problems: Problems[Result], source: RowSource, parameters: TrainingParameters, hooks: Hooks
 ) -> Trained[Result]:
     """Plan the memory, find the kernel, and solve problems of the rows of `source`."""
+    # Small problems do without our own solver.
+    from bigsvm.fit.trainer import Trainer, costs_of, open_checkpoint
+
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     scaler = source.scaler  # read before the run, so that a damaged one is found before it
@@ -186,83 +192,4 @@ def run_problems(
             ended = result.certificate
             checkpoint.end(ended.stop_reason, converged=ended.converged)
     costs = costs_of(trainer.workforce)
-    return Trained(result, source, plan, kernel, centre, scaler, fingerprint, costs)
-
-
-def find_kernel(
-    parameters: TrainingParameters,
-    source: RowSource,
-    sample_weight: F8 | None,
-    *,
-    block_bytes: int,
-    hooks: Hooks,
-) -> tuple[Kernel, F8 | None]:
-    """Make the kernel, with gamma from all rows, and the centre, (d,), if there is to be one."""
-    kernel, gamma, variance, distance = parameters.kernel, 1.0, 1.0, 1.0
-    if not isinstance(kernel, Kernel):
-        if "gamma" in KERNEL_PARAMETERS.get(kernel, ("gamma",)):
-            if parameters.gamma == "scale":
-                # Asked for in any case, as it refuses what is not finite.
-                variance = source.total_variance()
-                if sample_weight is not None:
-                    variance = weighted_variance(
-                        source, sample_weight, block_bytes=block_bytes, hooks=hooks
-                    )
-            elif parameters.gamma == "mean-distance":
-                distance = mean_distance(source, sample_weight, seed=parameters.seed)
-            given: Any = parameters.gamma
-            if not isinstance(given, tuple):
-                given = resolve_gamma(
-                    given,
-                    n_features=source.n_features,
-                    variance=variance,
-                    mean_distance=distance,
-                )
-            gamma = given
-        kernel = make_kernel(kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree)
-    factors = kernel.column_factors
-    if factors is not None and len(factors) != source.n_features:
-        raise ParameterError(
-            f"gamma has {len(factors)} numbers, and X has {source.n_features} columns; give one "
-            "for each"
-        )
-    if not kernel.is_shift_invariant:
-        return kernel, None
-    centre = source.column_means()
-    if not source.is_sparse:
-        return kernel, centre
-    centre = far_columns(centre, source.total_variance(), source.n_features)
-    return kernel, centre if centre.any() else None
-
-
-def model_of(
-    trained: Trained[Any],
-    functions: ModelFunctions,
-    parameters: TrainingParameters,
-    reduction: Named,
-    class_weight: Sequence[float] | None,
-) -> KernelExpansion:
-    """Make the model of functions that a run has led to."""
-    support, source = functions.support, trained.source
-    is_matrix = isinstance(trained.kernel, Precomputed)
-    return KernelExpansion(
-        kernel=trained.kernel,
-        support_vectors=support_rows(source, support) if is_matrix else source.take(support),
-        coefficients=functions.coefficients,
-        intercept=functions.intercept,
-        centre=trained.centre,
-        support=support,
-        classes=reduction.classes,
-        formulation=reduction.name,
-        rule=reduction.rule,
-        scaler=trained.scaler,
-        bounds=functions.bounds,
-        certificate={
-            **functions.certificate,
-            "kernel_is_definite": trained.kernel.is_definite,
-            **trained.cluster_costs,
-        },
-        provenance=provenance_of(
-            parameters, source, trained.kernel, class_weight, trained.fingerprint
-        ),
-    )
+    return Trained(result, source, plan.block_bytes, kernel, centre, scaler, fingerprint, costs)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-import time
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bigsvm.balls.search import ENDS, Search
-from bigsvm.errors import ParameterError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.executor import Exact, Products
 from bigsvm.executors.messages import Job
@@ -19,7 +17,6 @@ from bigsvm.executors.workforce import Workforce
 from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.fit.choices import choice_for, make_dual
 from bigsvm.gram import KernelTiles
-from bigsvm.interruption import CHECK_SECONDS, checked_by
 from bigsvm.papers.stepwise import search_of
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
@@ -29,11 +26,10 @@ from bigsvm.training.events import Joined, Left
 from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
-from bigsvm.training.state import Limits
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
@@ -48,6 +44,7 @@ if TYPE_CHECKING:
     from bigsvm.training.result import KnownPoint, TrainingResult
     from bigsvm.training.run import Watch
     from bigsvm.training.saving import Saver
+    from bigsvm.training.state import Limits
 
 
 class Trainer:
@@ -221,54 +218,6 @@ def workforce_of(hooks: Hooks) -> Workforce:
         hooks.listener((Joined if joined else Left)(address, threads))
 
     return Workforce(hooks.client, memory=hooks.worker_memory, on_change=changed)
-
-
-def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
-    """When a run is to stop without having converged."""
-    return Limits(
-        max_iter=parameters.max_iter,
-        max_seconds=parameters.max_seconds,
-        interrupted=hooks.interrupted,
-    )
-
-
-@contextmanager
-def before_training(
-    parameters: TrainingParameters, hooks: Hooks
-) -> Iterator[Callable[[], TrainingParameters]]:
-    """Check whether to end while rows are read for the first time; there is no model yet.
-
-    Yields
-    ------
-    callable
-        Returns the parameters of training, whose time limit is what is left by then.
-
-    Raises
-    ------
-    ParameterError
-        The time limit is over.
-    KeyboardInterrupt
-        Interrupted.
-    """
-    began = time.monotonic()
-
-    def left() -> TrainingParameters:
-        if parameters.max_seconds == float("inf"):
-            return parameters
-        return replace(parameters, max_seconds=parameters.max_seconds + began - time.monotonic())
-
-    def check() -> None:
-        if hooks.interrupted():
-            raise KeyboardInterrupt
-        # A shorter read goes on: the run then ends by the limit, with a model.
-        if time.monotonic() - began >= max(parameters.max_seconds, CHECK_SECONDS):
-            raise ParameterError(
-                f"max_seconds (max_time) is {parameters.max_seconds:g} and was over while the rows "
-                "were read for the first time, before training; allow more time"
-            )
-
-    with checked_by(check):
-        yield left
 
 
 def open_checkpoint(

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.core import csr, gram, products
-from bigsvm.core.functions import TRANSPOSED_STRIDE, add_all, add_some
+from bigsvm.core import functions as sums
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.data.rows import RowsAt
 
@@ -255,7 +255,7 @@ class AllWeights(NamedTuple):
 
     def add(self, values: Floats, out: F8, scratch: Scratch) -> None:
         """Add the kernel values (m, ≥ p) times the weights to the sums of functions, out (k, m)."""
-        add_all(values, self.functions, self.weights, out)
+        sums.add_all(values, self.functions, self.weights, out)
 
 
 class NonzeroWeights(NamedTuple):
@@ -269,8 +269,12 @@ class NonzeroWeights(NamedTuple):
 
     def add(self, values: Floats, out: F8, scratch: Scratch) -> None:
         """Add the kernel values (m, ≥ p) times the weights to the sums of functions, out (k, m)."""
-        transposed = scratch("turned", (self.n_partners, TRANSPOSED_STRIDE), np.dtype(np.float64))
-        add_some(values, self.functions, self.starts, self.places, self.weights, transposed, out)
+        transposed = scratch(
+            "turned", (self.n_partners, sums.TRANSPOSED_STRIDE), np.dtype(np.float64)
+        )
+        sums.add_some(
+            values, self.functions, self.starts, self.places, self.weights, transposed, out
+        )
 
 
 class FunctionWeights:

@@ -6,7 +6,6 @@ The spans of a call are shared by a `Team` of threads, which have the scratch me
 from __future__ import annotations
 
 import math
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -15,7 +14,6 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numba.core.compiler_lock import global_compiler_lock
 
 from bigsvm.core import field_kernels, gram, products
 from bigsvm.processors import works_alone
@@ -34,14 +32,6 @@ if TYPE_CHECKING:
     Task = TypeVar("Task")
 
 NO_SUMS, NO_SLOTS = np.empty(0), np.empty(0, np.int64)
-
-# A process forked while a thread loads compiled code would wait for ever for the lock of that
-# thread, which the new process does not have. So a fork waits until no thread holds the lock.
-os.register_at_fork(
-    before=global_compiler_lock.acquire,
-    after_in_parent=global_compiler_lock.release,
-    after_in_child=global_compiler_lock.release,
-)
 
 
 class Team:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
+from bigsvm.core import functions as sums_of
 from bigsvm.core import gram
-from bigsvm.core.functions import add_down
 from bigsvm.gram.partners import PARTNERS_PER_TILE, FunctionWeights, rows_at
 from bigsvm.gram.spans import DenseSpan, LookedUpSpan, SparseSpan, Team
 from bigsvm.gram.values import KernelValues
@@ -96,7 +96,8 @@ class KernelTiles:
         dtype: type[np.float32] | type[np.float64] = np.float32,
         offset: float = 0.0,
     ) -> None:
-        self.values = KernelValues(kernel, centre=centre, dtype=dtype, offset=offset)
+        values = KernelValues(kernel, centre=centre, dtype=dtype, offset=offset)
+        self.values = values.for_core()
         self.kernel, self.offset = kernel, offset
         self.dtype, self.centre = self.values.dtype, self.values.centre
         self.threads = threads
@@ -269,7 +270,7 @@ class KernelTiles:
                 sums = self._team.scratch("down", shape, np.dtype(np.float64))
                 sums[:] = 0
                 # One layout, for which alone it is compiled.
-                add_down(values, np.ascontiguousarray(row_weights[:, span]), sums)
+                sums_of.add_down(values, np.ascontiguousarray(row_weights[:, span]), sums)
                 down_of_span[:, of_tile] += sums
 
         m = len(rows_at(rows).places)

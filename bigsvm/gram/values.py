@@ -7,7 +7,8 @@ overflow the dtype.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -49,26 +50,29 @@ class Product(NamedTuple):
     clipped: bool = False
 
 
-_DOT = Product(None, products.squared_norms, csr.csr_squared_norms, largest_byte=255)
-_SUMS = None, field_kernels.packed_sums, csr.csr_absolute_norms
-PRODUCTS = {
-    "dot": _DOT,
-    "lookup": _DOT,
-    "absolute": Product(gram.ABSOLUTE, None, csr.csr_absolute_norms),
-    # The smaller one of a number and of 0 or 1 is a product with the number cut at 1.
-    "minimum": Product(*_SUMS, field_kernels.MINIMA, largest_byte=1, clipped=True),
-    "mean": Product(*_SUMS, field_kernels.MEANS),
-}
-"""Products by their names."""
+@cache
+def product_of(name: str) -> Product:
+    """Return a product by its name; modules of the core that it does not take are not loaded."""
+    match name:
+        case "absolute":
+            return Product(gram.ABSOLUTE, None, csr.csr_absolute_norms)
+        case "minimum" | "mean":
+            sums = None, field_kernels.packed_sums, csr.csr_absolute_norms
+            if name == "mean":
+                return Product(*sums, field_kernels.MEANS)
+            # The smaller one of a number and of 0 or 1 is a product with the number cut at 1.
+            return Product(*sums, field_kernels.MINIMA, largest_byte=1, clipped=True)
+    return Product(None, products.squared_norms, csr.csr_squared_norms, largest_byte=255)
 
 
 class KernelValues:
     """The arithmetic of kernel values around the products of rows.
 
     Parameters are those of `KernelTiles`. `centre` is None if the kernel changes when all rows are
-    shifted. `product` is `Product.code`, and `formula` the kernel and the offset, for the core. If
-    `is_fused`, `core.gram` makes kernel values. Otherwise it returns products, or `of_pairs` says
-    which sums are to be added up instead, and `replace` makes kernel values of them.
+    shifted. `product` is `Product.code`, and `formula` the kernel and the offset, for the core
+    (`for_core`). If `is_fused`, `core.gram` makes kernel values. Otherwise it returns products, or
+    `of_pairs` says which sums are to be added up instead, and `replace` makes kernel values of
+    them.
     """
 
     def __init__(
@@ -85,16 +89,20 @@ class KernelValues:
         self._offset = offset
         self.column_factors = kernel.column_factors
         self._shifted = np.flatnonzero(np.empty(0) if self.centre is None else self.centre)
-        parameters = kernel.core_parameters
-        self._code = parameters.code
-        self.is_fused = KernelCode.FORMULA < parameters.code <= gram.LAPLACIAN
-        self._product = PRODUCTS[kernel.product]
+        self._code = kernel.code
+        is_fused = KernelCode.FORMULA < kernel.code <= KernelCode.LAPLACIAN
+        self.is_fused = is_fused or kernel.code == KernelCode.RBF_BY_COLUMN
         self._looks_up = kernel.product == "lookup"
-        self.product = self._product.code
-        self.of_pairs = self._product.of_pairs
-        self.clips = self._product.clipped
-        self.formula = gram.Formula(*parameters, offset=offset if self.is_fused else 0.0)
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
+
+    def for_core(self) -> Self:
+        """Get ready to compute in the core, which takes Numba; small functions do without."""
+        self._product = product_of(self.kernel.product)
+        self.product, self.of_pairs = self._product.code, self._product.of_pairs
+        self.clips = self._product.clipped
+        offset = self._offset if self.is_fused else 0.0
+        self.formula = gram.Formula(*self.kernel.core_parameters, offset=offset)
+        return self
 
     def factor_width(self, rows: RowsAt) -> float:
         """Most columns of a factor of K among rows; infinite if there would be as many as rows."""
@@ -196,7 +204,7 @@ class KernelValues:
         if self._code == KernelCode.FORMULA:
             exact = norms.astype(np.float64)
             with_itself = [
-                self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])[0]
+                self.by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])[0]
                 for a in range(len(exact))
             ]
             exact = np.concatenate([np.empty(0), *with_itself]) + self._offset
@@ -223,14 +231,14 @@ class KernelValues:
             )
             return
         p = len(norms_partners)
-        kernel_values = self._by_formula(
+        kernel_values = self.by_formula(
             dots[:, :p].astype(np.float64),
             norms_rows.astype(np.float64),
             norms_partners.astype(np.float64),
         )
         dots[:, :p] = np.add(kernel_values, self._offset, dtype=np.float64)
 
-    def _by_formula(self, dots: F8, norms_rows: F8, norms_partners: F8) -> NDArray[Any]:
+    def by_formula(self, dots: F8, norms_rows: F8, norms_partners: F8) -> NDArray[Any]:
         """Kernel values (m, p) by the formula of the kernel, which a user may have written.
 
         It must return floats of this shape: assignment would broadcast or round others.

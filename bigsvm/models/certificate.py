@@ -39,6 +39,7 @@ CHECKS: dict[str, Kind] = {
     "disk_tier": (str, None),
     "kernel_is_definite": (bool, None),
     "advice": [str],
+    "solver": {"bigsvm", "libsvm"},
     **dict.fromkeys(
         (
             "n_support", "n_bounded", "n_sweeps", "n_iter", "n_kernel_evaluations", "row_misses",

@@ -238,8 +238,8 @@ class KernelExpansion:
         """Decision values of all rows of a source, streamed in blocks.
 
         They are computed in the precision of the rows; in float64 where float32 would be off by
-        more than `bigsvm.models.prediction.ENOUGH`, and for a
-        kernel matrix or a kernel of one's own.
+        more than `bigsvm.models.prediction.ENOUGH`, for a kernel matrix or a kernel of one's own,
+        and where the support vectors are few: of at most `bigsvm.models.small.FEW_NUMBERS` numbers.
 
         Parameters
         ----------
@@ -439,8 +439,8 @@ class KernelExpansion:
         client: Client | Workforce | None,
     ) -> None:
         """Hand decision values to `use`, some rows at a time."""
-        # Imported here, as it takes Numba, which a model that predicts nothing does without.
-        from bigsvm.models.prediction import Functions, stream
+        # Imported here, as a model that predicts nothing does without.
+        from bigsvm.models.prediction import Functions, are_small, stream, stream_small
 
         threads = count_threads(threads, "threads")
         if self._is_of_kernel_matrix:
@@ -453,7 +453,7 @@ class KernelExpansion:
             self.kernel, self.support_vectors, self.coefficients, self.intercept, self.centre
         )
         with nullcontext() if client is None else workers_of(client) as workforce:
-            stream(
+            (stream_small if are_small(functions) else stream)(
                 functions, source, use, threads=threads, block_bytes=block_bytes,
                 on_progress=on_progress, workforce=workforce,
             )  # fmt: skip

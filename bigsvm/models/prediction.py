@@ -20,13 +20,14 @@ from bigsvm.data.rows import RowsAt, bytes_of, is_sparse
 from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of_rows
 from bigsvm.data.wrappers import NarrowRows
 from bigsvm.errors import MemoryBudgetError
-from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.executor import Partial, WeightedRows
 from bigsvm.executors.local import Block, blocks, rows_at_once
+from bigsvm.executors.replies import Expected
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.interruption import checked, checked_by
 from bigsvm.kernels import KernelCode
+from bigsvm.models.small import FEW_NUMBERS, SmallFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +124,46 @@ def stream(
             report(done)
 
 
+def are_small(functions: Functions) -> bool:
+    """Whether functions have few numbers, so that `stream_small` does without compiled code."""
+    (p, d), k = functions.vectors.shape, np.size(functions.intercept)
+    # A function with the linear kernel is one vector; a row of a kernel matrix is looked up in.
+    p = k if _is_directions(functions) else p
+    return p * max(1 if functions.kernel.product == "lookup" else d, k) <= FEW_NUMBERS
+
+
+def stream_small(
+    functions: Functions,
+    source: RowSource,
+    use: Callable[[slice, F8], None],
+    *,
+    threads: int,
+    block_bytes: int,
+    on_progress: Callable[[int], None] | None,
+    workforce: Workforce | None,
+) -> None:
+    """Do what `stream` does, for functions of few numbers."""
+    vectors, coefficients = _terms(functions)
+    small = SmallFunctions(*functions._replace(vectors=vectors, coefficients=coefficients))
+    far = None if workforce is None else source.portable()
+    if workforce is None or far is None:
+        # Rows that are here, or come from other workers, take longer to send than to predict.
+        for start, values in small.stream(source, threads=threads, block_bytes=block_bytes):
+            use(slice(start, start + len(values)), values)
+            if on_progress is not None:
+                on_progress(start + len(values))
+        return
+    from bigsvm.executors.folding import fold  # this process alone does without
+
+    spans = list(far.spans(block_bytes))
+    expected = Expected((None, *np.shape(functions.intercept)))
+    of_spans = fold(workforce, far, spans, small.values, lambda start, stop: (), expected=expected)
+    for (start, stop), values in zip(spans, of_spans, strict=True):
+        use(slice(start, stop), values)
+        if on_progress is not None:
+            on_progress(stop)
+
+
 def _from_workers(
     workforce: Workforce,
     vectors: Rows,
@@ -142,6 +183,8 @@ def _from_workers(
 
     def check() -> None:
         report(done)
+
+    from bigsvm.executors.cluster import ClusterExecutor  # this process alone does without
 
     executor = ClusterExecutor(
         workforce, source, tiles, block_bytes=block_bytes, name="bigsvm-predict"
@@ -182,17 +225,19 @@ def _terms(functions: Functions) -> tuple[Rows, Weights]:
 
     Those of a function with the linear kernel are one vector, where that is less to compute.
     """
-    kernel, vectors, coefficients, intercept, _ = functions
-    (n, d), n_functions = vectors.shape, np.size(intercept)
-    if (
-        kernel.code != KernelCode.LINEAR
-        or n_functions >= n
-        or 8 * n_functions * d > PREDICTION_BLOCKS
-    ):
+    vectors, coefficients = functions.vectors, functions.coefficients
+    if not _is_directions(functions):
         return vectors, coefficients
     directions = weight_vectors(vectors, coefficients)
     alone = coefficients.ndim == 1
     return directions, np.ones(1) if alone else sp.csr_array(sp.eye_array(len(directions)))
+
+
+def _is_directions(functions: Functions) -> bool:
+    """Whether the weights of the columns are fewer numbers than the support vectors."""
+    (n, d), n_functions = functions.vectors.shape, np.size(functions.intercept)
+    is_linear = functions.kernel.code == KernelCode.LINEAR
+    return is_linear and n_functions < n and 8 * n_functions * d <= PREDICTION_BLOCKS
 
 
 def weight_vectors(support_vectors: Rows, coefficients: Weights) -> F8:

@@ -17,14 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.core.smo import REFRESH
 from bigsvm.data.rows import RowsAt
 from bigsvm.duals.dual import NO_PAIR, Point
 from bigsvm.duals.kept_rows import kept_of, with_kept
 from bigsvm.gram import Partners
 from bigsvm.gram.partners import rows_at, weighted_rows
 from bigsvm.interruption import check_interrupt
-from bigsvm.working_sets.subproblem import Costs, Memory, Progress, SubProblem, WorkingProblem
+from bigsvm.working_sets.subproblem import (
+    REFRESH,
+    Costs,
+    Memory,
+    Progress,
+    SubProblem,
+    WorkingProblem,
+)
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8, Mask

@@ -182,7 +182,9 @@ class TrainingParameters(
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            setattr(self, field.name, spelled(field, getattr(self, field.name)))
+            value = getattr(self, field.name)
+            if value is not field.default:
+                setattr(self, field.name, spelled(field, value))
         if isinstance(self.gamma, Collection) and not isinstance(self.gamma, str):
             from bigsvm.kernels import gammas_of_columns
 

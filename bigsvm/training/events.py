@@ -312,7 +312,9 @@ class Hooks:
     is to end. `times_asked` returns how often the run was asked to save itself now. `client` is the
     cluster that computes passes; None for this process. `worker_memory` is bytes that the run may
     take on each worker; half of its limit if None. `checkpoint_of` names the folder of the
-    checkpoint by its fingerprint; None for the one that the parameters name.
+    checkpoint by its fingerprint; None for the one that the parameters name. `by_steps` says
+    whether the listener has to hear of every step, or may end the run: such a run is that of our
+    own solver, however small.
     """
 
     listener: Listener = ignore
@@ -320,4 +322,5 @@ class Hooks:
     times_asked: Callable[[], int] = field(default=lambda: 0)
     client: Any = None
     worker_memory: int | None = None
+    by_steps: bool = False
     checkpoint_of: Callable[[Mapping[str, str]], str] | None = None

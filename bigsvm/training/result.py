@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -171,7 +171,10 @@ class Certificate:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {**asdict(self), "stop_reason": str(self.stop_reason)}
+        phases = dict(self.seconds_by_phase)
+        ball = None if self.ball is None else dict(self.ball)
+        own = {"stop_reason": str(self.stop_reason), "seconds_by_phase": phases, "ball": ball}
+        return {**vars(self), **own}
 
 
 class KnownPoint(NamedTuple):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
-from bigsvm.core.smo import REFRESH
 from bigsvm.training import events
 from bigsvm.training.check_saved import RunContent
 from bigsvm.training.result import StopReason
 from bigsvm.training.saving import resume
 from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
+from bigsvm.working_sets.subproblem import REFRESH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from bigsvm.core.smo import REFRESH, row_width
+from bigsvm.core import smo
 from bigsvm.duals.dual import Point
 from bigsvm.duals.function_steps import DONE, ENDED, PAIR, STALLED, STEPS
-from bigsvm.working_sets.subproblem import Costs, Memory, Progress, WorkingProblem
+from bigsvm.working_sets.subproblem import REFRESH, Costs, Memory, Progress, WorkingProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ class FunctionProblems(WorkingProblem):
     def _most_lanes(self, limits: LaneLimits, n_left: int) -> int:
         largest = max(1, *map(len, self._sets))
         n_values = self._memory.buffer.values.size
-        with_rows = n_values / (LEAST_HELD * largest * row_width(largest))
+        with_rows = n_values / (LEAST_HELD * largest * smo.row_width(largest))
         return max(1, min(limits.lanes, n_left, limits.rows // largest, int(with_rows)))
 
     @property

@@ -22,7 +22,7 @@ from bigsvm.gram.low_rank import factor
 from bigsvm.gram.partners import rows_at
 from bigsvm.interruption import check_interrupt
 from bigsvm.working_sets.choice import LARGEST_SET
-from bigsvm.working_sets.subproblem import Costs, Progress, WorkingProblem
+from bigsvm.working_sets.subproblem import REFRESH, Costs, Progress, WorkingProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ class NewtonProblem(WorkingProblem):
             self._tiles.evaluate(RowsAt(base, places[part]), partners, gram[part])
         yield Gram(gram)
 
-    def advance(self, *, tol: float, max_steps: int = smo.REFRESH) -> Progress:
+    def advance(self, *, tol: float, max_steps: int = REFRESH) -> Progress:
         """Solve for all rows; a round of Newton's method counts as a step."""
         if self._steps:
             # It was solved before the run was interrupted: again, it might gain a little more.

@@ -35,13 +35,16 @@ LEAST_BATCH = 6
 """Kernel rows fetched together if there is room, even if fewer rows violate: starting a batch costs
 as much as six rows, and rows that nearly violate are needed next."""
 
+REFRESH = 2048
+"""Steps of a slice, which is that of `bigsvm.core.smo`: it says why."""
+
 
 class Progress(IntEnum):
-    """Why `SubProblem.advance` returned."""
+    """Why `SubProblem.advance` returned; the numbers are those of `bigsvm.core.smo`."""
 
-    CONVERGED = smo.CONVERGED
-    STEPS_SPENT = smo.STEPS_SPENT
-    STALLED = smo.STALLED
+    CONVERGED = 0
+    STEPS_SPENT = 1
+    STALLED = 3
 
 
 class Costs(NamedTuple):
@@ -105,7 +108,7 @@ class WorkingProblem(ABC):
         """What its kernel rows have cost."""
 
     @abstractmethod
-    def advance(self, *, tol: float, max_steps: int = smo.REFRESH) -> Progress:
+    def advance(self, *, tol: float, max_steps: int = REFRESH) -> Progress:
         """Take up to `max_steps` steps."""
 
     def bring_up_to_date(self) -> None:
@@ -196,7 +199,7 @@ class SubProblem(WorkingProblem):
     def costs(self) -> Costs:
         return Costs(self.cache.n_misses, self.cache.below.n_hits, self._row_seconds)
 
-    def advance(self, *, tol: float, max_steps: int = smo.REFRESH) -> Progress:
+    def advance(self, *, tol: float, max_steps: int = REFRESH) -> Progress:
         """Take up to `max_steps` steps, fetching rows as asked for.
 
         Before rows are computed it checks for an interruption, which leaves the slice undone.

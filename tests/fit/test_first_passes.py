@@ -11,7 +11,7 @@ from bigsvm.data import in_memory
 from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
-from bigsvm.fit import trainer
+from bigsvm.fit import limits
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks
@@ -66,7 +66,7 @@ def parameters(gamma, **options):
 def test_the_time_limit_ends_the_first_passes(source, reads, gamma, monkeypatch):
     """With a given gamma, the pass is that of the fingerprint."""
     clock = SimpleNamespace(monotonic=lambda: 100.0 * (reads.count >= AT))
-    monkeypatch.setattr(trainer, "time", clock)
+    monkeypatch.setattr(limits, "time", clock)
     with pytest.raises(ParameterError, match=r"max_time.* is 50 and was over while the rows"):
         train_model(source, Y, None, parameters(gamma, max_seconds=50.0))
     assert AT <= reads.count <= AT + 2
@@ -82,7 +82,7 @@ def test_an_interruption_ends_the_first_passes(source, reads, gamma):
 
 def test_weighted_variance_looks_too(source, reads, monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: 100.0 * (reads.count >= AT))
-    monkeypatch.setattr(trainer, "time", clock)
+    monkeypatch.setattr(limits, "time", clock)
     with pytest.raises(ParameterError, match="before training"):
         train_model(source, Y, np.full(N, 0.5), parameters("scale", max_seconds=50.0))
     assert reads.count < N // BLOCK
@@ -90,14 +90,14 @@ def test_weighted_variance_looks_too(source, reads, monkeypatch):
 
 def test_training_has_the_time_that_the_first_passes_leave(monkeypatch):
     """The first passes take 30 of 50 seconds, of which the run is told 20."""
-    told, limits_of = [], trainer.limits_of
+    told, limits_of = [], limits.limits_of
 
     def noted(parameters, hooks):
         told.append(parameters.max_seconds)
         return limits_of(parameters, hooks)
 
     now = iter([0.0, 0.0, *[30.0] * 1000])
-    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(now)))
     monkeypatch.setattr("bigsvm.fit.reduction.limits_of", noted)
     model = train_model(ArrayRows(X[:300]), Y[:300], None, parameters(0.1, max_seconds=50.0))
     assert told

@@ -13,6 +13,8 @@ from bigsvm.gram import Partners
 from bigsvm.models import prediction
 from bigsvm.models.prediction import weight_vectors
 
+pytestmark = pytest.mark.usefixtures("compiled_predictions")
+
 
 def rows_of_classes(n=200, k=3, seed=0):
     rng = np.random.default_rng(seed)

@@ -31,6 +31,7 @@ def dtypes_used(monkeypatch):
     return found
 
 
+@pytest.mark.usefixtures("compiled_predictions")
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(("kernel", "C", "scale"), [
     ("rbf", 1e6, 1.0), ("linear", 1.0, 3000.0), ("poly", 100.0, 3.0),
@@ -45,6 +46,7 @@ def test_decision_values_use_float64_where_float32_is_too_little(kernel, C, scal
     assert model.score(kind(X), y) == model.score(kind(X.astype(np.float64)), y)
 
 
+@pytest.mark.usefixtures("compiled_predictions")
 def test_float32_is_used_where_it_is_enough(monkeypatch):
     X, y = scaled_rows()
     model = SVC(C=1.0, gamma=0.3).fit(X, y)
@@ -54,6 +56,7 @@ def test_float32_is_used_where_it_is_enough(monkeypatch):
     assert 0 < np.abs(single - double).max() < ENOUGH
 
 
+@pytest.mark.usefixtures("compiled_predictions")
 def test_float64_is_used_where_float32_is_not_enough(monkeypatch):
     X, y = scaled_rows()
     model = SVC(C=1e6, gamma=0.3).fit(X, y)

@@ -14,6 +14,8 @@ from bigsvm.models import prediction
 
 ROWS, COLUMNS = 600, 30
 
+pytestmark = pytest.mark.usefixtures("compiled_predictions")
+
 
 @pytest.fixture(scope="module")
 def rows():

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import traceback
 from pathlib import Path
@@ -39,7 +40,11 @@ class Ended(NamedTuple):
 
 
 def judge(case: dict[str, Any], *, kill_at: int | None = None) -> Ended:
-    """Run a case and hold its result to the oracle; or end this process at an event of the fit."""
+    """Run a case and hold its result to the oracle; or end this process at an event of the fit.
+
+    Its way is that of small problems, where it says so, or our own solver's.
+    """
+    os.environ["BIGSVM_SMALL"] = "auto" if case.get("way") == "small" else "never"
     try:
         with tempfile.TemporaryDirectory() as name:
             rows, folder = rows_of(case), Path(name)
