@@ -105,11 +105,11 @@ class History:
         columns: dict[str, NDArray[np.number[Any]]] = dict(zip(names, rows.T.copy(), strict=True))
         for name in ("done", "n_support", "n_bounded"):
             columns[name] = columns[name].astype(np.int64)
-        of_sets: dict[str, NDArray[np.number[Any]]] = {}
-        if self._sets:
-            of_sets = dict(zip(SET_COLUMNS, np.array(self._sets, np.float64).T.copy(), strict=True))
-            for name in ("working_set", "n_rows"):
-                of_sets[name] = of_sets[name].astype(np.int64)
+        sets = np.array(self._sets, np.float64).reshape(-1, len(SET_COLUMNS))
+        of_sets: dict[str, NDArray[np.number[Any]]]
+        of_sets = dict(zip(SET_COLUMNS, sets.T.copy(), strict=True))
+        for name in ("working_set", "n_rows"):
+            of_sets[name] = of_sets[name].astype(np.int64)
         return {self._what: columns.pop("done"), **columns, "working_sets": of_sets}
 
 
