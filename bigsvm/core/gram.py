@@ -43,7 +43,7 @@ from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 from bigsvm.compilation import compiled, inlined, inner
 
@@ -508,7 +508,7 @@ def kernel_values32(products: F4, norms_rows: F4, norms_partners: F4, formula: F
     e_high, e_low = split32(LOG2_E)
     end = np.float32(LAST_POWER / LOG2_E)
     added = np.float32(formula.offset)
-    m, p = products.shape[0], norms_partners.shape[0]
+    m, p = norms_rows.shape[0], norms_partners.shape[0]
     for i in range(m):
         row = products[i]
         if code == RBF or code == LAPLACIAN:
@@ -541,7 +541,7 @@ def kernel_values64(products: F8, norms_rows: F8, norms_partners: F8, formula: F
     far = LAST_POWER64 / max(gamma * LOG2_E, 1e-300)
     e_high, e_low = split64(1.0)
     end = LAST_POWER64 / LOG2_E
-    m, p = products.shape[0], norms_partners.shape[0]
+    m, p = norms_rows.shape[0], norms_partners.shape[0]
     for i in range(m):
         row = products[i]
         if code == RBF or code == LAPLACIAN:
@@ -583,9 +583,9 @@ def weighted_sums(values: Floats, weights: F8, out: F8) -> None:
     Two rows at a time, so that a weight is loaded half as often. A last single row is added up
     twice by the same loop, so that its bits do not depend on its place.
     """
-    m, p = values.shape[0], weights.shape[0]
+    m, p = out.shape[0], weights.shape[0]
     for i in range(0, m, 2):
-        other = min(i + 1, m - 1)
+        other = i + 1 if i + 1 < m else i  # `min` would be compiled for it
         first, second = values[i], values[other]
         s0, s1 = 0.0, 0.0
         for j in range(p):
@@ -608,21 +608,31 @@ if config.DISABLE_JIT:
 
 else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
+    @intrinsic
     def _kernel_values(
-        products: Floats, norms_rows: Floats, norms_partners: Floats, formula: Formula
-    ) -> None:
-        """Call `kernel_values32` or `kernel_values64`, as the dtype of the products requires."""
-
-    @overload(
-        _kernel_values, strict=False, inline="always"
-    )  # annotations are no part of a signature
-    def _kernel_values_of(
-        products: Untyped, norms_rows: Untyped, norms_partners: Untyped, formula: Untyped
+        typing_context: Untyped,
+        products: Untyped,
+        norms_rows: Untyped,
+        norms_partners: Untyped,
+        formula: Untyped,
     ) -> Untyped:
-        values = kernel_values32 if products.dtype == types.float32 else kernel_values64
-        return lambda products, norms_rows, norms_partners, formula: values(
-            products, norms_rows, norms_partners, formula
-        )
+        """Call `kernel_values32` or `kernel_values64`, as the dtype of the products requires.
+
+        A function that does so would be compiled with all that it calls once more.
+        """
+        is_single = products.dtype == types.float32
+        code = types.Dispatcher(kernel_values32 if is_single else kernel_values64)
+        given = products, norms_rows, norms_partners, formula
+        signature = typing_context.resolve_function_type(code, given, {})
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            call = context.get_function(code, signature)
+            context.add_linking_libs(call.libs)
+            return call(builder, arguments)
+
+        return signature, generate
 
 
 @inlined
@@ -675,7 +685,8 @@ def _dense_distances(packed: Floats, panels: Floats, out: Floats) -> None:
         for g in range(packed.shape[0]):
             for r in range(MR):
                 row = out[g * MR + r, q * width : (q + 1) * width]
-                row[:] = 0
+                for j in range(row.shape[0]):
+                    row[j] = 0
                 for k in range(depth):
                     a = packed[g, k, r]
                     for j in range(width):
@@ -715,7 +726,8 @@ def _narrow_chains(
     values: Floats, places: NDArray[np.int32], start: int, stop: int, chunk: Floats, row: Floats
 ) -> None:
     """Do what `_chains` does, with fewer partners than a chunk has."""
-    row[:] = 0
+    for j in range(row.shape[0]):
+        row[j] = 0
     # Four at a time, so that the row is passed over a quarter as often.
     fours = start + (stop - start) // 4 * 4
     for c in range(start, fours, 4):
@@ -774,7 +786,8 @@ def _sparse_overlaps(
         chunk = tile[low * n : high * n].reshape(n, high - low)
         for i in range(m):
             row = out[i, low:high]
-            row[:] = 0
+            for j in range(row.shape[0]):
+                row[j] = 0
             for k in range(starts[i], starts[i + 1]):
                 a, others = values[k], chunk[places[k]]
                 if a > zero:
@@ -816,7 +829,7 @@ def dense_span(
     out, slots : (n_slots, ≥ p), (m,)
         The values of row i are written to row slots_i of out, unless there are no slots.
     """
-    width, m, p = panels.shape[2], norms.shape[0], norms_partners.shape[0]
+    width, p = panels.shape[2], norms_partners.shape[0]
     for low in range(0, p, block.shape[1]):
         high = min(low + block.shape[1], p)
         part = panels[low // width : -(-high // width)]
@@ -824,7 +837,7 @@ def dense_span(
             _dense_products(packed, part, block)
         else:
             _dense_distances(packed, part, block)
-        _use(block[:m], low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
+        _use(block, low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
 
 
 @compiled
@@ -881,7 +894,7 @@ def sparse_span(
             _sparse_products(values, places, starts, tile, products)
         else:
             _sparse_overlaps(values, places, starts, tile, products)
-        _use(block[:m], low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
+        _use(block, low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
 
 
 @inner
@@ -978,7 +991,8 @@ def _float_chains(
     row: Floats,
 ) -> None:
     """Multiply any row with a chunk of bytes, with the bits of `_chains` for a chunk of floats."""
-    row[:] = 0
+    for j in range(row.shape[0]):
+        row[j] = 0
     counts = chunk.itemsize == 1
     number = data.dtype.type
     for k in range(start, stop):
@@ -1071,4 +1085,4 @@ def byte_span(
                     _float_chains(data, indices, indptr[i], indptr[i + 1], place, chunk, row)
         for r in range(n):
             place[features[r]] = -1
-        _use(block[:m], low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
+        _use(block, low, norms, norms_partners[low:high], formula, weights, sums, out, slots)

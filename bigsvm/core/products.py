@@ -40,20 +40,16 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
         return a(a, b, c), generate
 
 
-@compiled
 def pack_partners(values: Floats, panels: Floats) -> None:
-    """Pack vectors (p, d) into panels (ceil(p / NR), d, NR), filled up with zeros."""
-    p, d = values.shape
-    width = panels.shape[2]
-    for q in range(panels.shape[0]):
-        for j in range(width):
-            partner = q * width + j
-            if partner < p:
-                for k in range(d):
-                    panels[q, k, j] = values[partner, k]
-            else:
-                for k in range(d):
-                    panels[q, k, j] = 0
+    """Pack vectors (p, d) into panels (ceil(p / NR), d, NR), filled up with zeros.
+
+    Not compiled: NumPy takes as long, and so a first run has less to compile.
+    """
+    (p, d), width = values.shape, panels.shape[2]
+    full = p // width
+    panels[:full] = values[: full * width].reshape(full, width, d).transpose(0, 2, 1)
+    panels[full:] = 0
+    panels[full:, :, : p - full * width] = values[full * width :].T
 
 
 @compiled

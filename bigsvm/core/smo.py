@@ -224,60 +224,64 @@ def _key(value: F) -> np.int32:
     return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
+# A state has 17 arrays, which take long to compile as arguments: what needs one of them takes it.
+
+
 @inner
-def _column(s: PairState, v: int) -> int:
+def _column(layout: I8, v: int) -> int:
     """Which row of the working set variable v belongs to."""
-    return v - s.layout[0] if v >= s.layout[0] else v
+    return v - layout[0] if v >= layout[0] else v
 
 
 @inner
-def _group(s: PairState, v: int) -> int:
-    return int((v >= s.layout[0]) & (s.layout[1] > 1))
+def _group(layout: I8, v: int) -> int:
+    return int((v >= layout[0]) & (layout[1] > 1))
 
 
 @inner
-def _before(s: PairState, start: np.uint64) -> np.uint64:
+def _before(layout: I8, start: np.uint64) -> np.uint64:
     """How many variables there are before the segment of the one at `start`."""
-    segment = np.uint64(s.layout[0])
+    segment = np.uint64(layout[0])
     return segment if start >= segment else np.uint64(0)
 
 
 @inner
-def _blocks_of(s: PairState, group: int) -> tuple[int, int]:
-    """First block of a group's variables, and the one after its last."""
-    blocks = s.up_best.shape[0] >> (s.layout[1] - 1)  # half of them where there are two groups
+def _blocks_of(layout: I8, n_blocks: int, group: int) -> tuple[int, int]:
+    """First of the blocks of a group's variables, and the one after its last."""
+    blocks = n_blocks >> (layout[1] - 1)  # half of them where there are two groups
     return group * blocks, (group + 1) * blocks
 
 
 @inner
-def _reduce_block(s: PairState, b: int) -> None:
+def _reduce_block(up: F4, low: F4, up_best: I4, low_best: I4, b: int) -> None:
     """Recompute the extreme keys of block b."""
-    up, low = s.up, s.low
     best, least = LOWEST, HIGHEST
     start = np.uint64(b) * np.uint64(BLOCK)
     for t in range(start, start + np.uint64(BLOCK)):
         best, least = max(best, _key(up[t])), min(least, _key(low[t]))
-    s.up_best[b], s.low_best[b] = best, least
+    up_best[b], low_best[b] = best, least
 
 
 @inner
 def _place(s: PairState, v: int) -> None:
     """Rewrite the search copies of one variable from its float64 state."""
-    g = np.float32(s.gradient[v] - s.centre[_group(s, v)])
-    s.up[v] = g if s.alpha[v] < s.upper[v] else -HUGE
-    s.low[v] = g if s.alpha[v] > s.lower[v] else HUGE
-    s.room_up[v] = np.float32(s.upper[v] - s.alpha[v])
-    s.room_down[v] = np.float32(s.alpha[v] - s.lower[v])
+    g = np.float32(s.gradient[v] - s.centre[_group(s.layout, v)])
+    value, highest, least = s.alpha[v], s.upper[v], s.lower[v]
+    s.up[v] = g if value < highest else -HUGE
+    s.low[v] = g if value > least else HUGE
+    s.room_up[v] = np.float32(highest - value)
+    s.room_down[v] = np.float32(value - least)
 
 
 @inner
 def _exact_extremes_of(s: PairState, group: int) -> tuple[int, int]:
     i = j = -1
-    first, stop = _blocks_of(s, group)
+    alpha, gradient, lower, upper = s.alpha, s.gradient, s.lower, s.upper
+    first, stop = _blocks_of(s.layout, s.up_best.shape[0], group)
     for t in range(first * BLOCK, stop * BLOCK):
-        if s.alpha[t] < s.upper[t] and (i < 0 or s.gradient[t] > s.gradient[i]):
+        if alpha[t] < upper[t] and (i < 0 or gradient[t] > gradient[i]):
             i = t
-        if s.alpha[t] > s.lower[t] and (j < 0 or s.gradient[t] < s.gradient[j]):
+        if alpha[t] > lower[t] and (j < 0 or gradient[t] < gradient[j]):
             j = t
     return i, j
 
@@ -307,26 +311,27 @@ def refresh(s: PairState) -> None:
     for b in range(s.up_best.shape[0]):
         for t in range(b * BLOCK, b * BLOCK + BLOCK):
             _place(s, t)
-        _reduce_block(s, b)
+        _reduce_block(s.up, s.low, s.up_best, s.low_best, b)
 
 
 @inner
 def _extremes_of(s: PairState, group: int) -> tuple[int, int]:
+    up, low, up_best, low_best = s.up, s.low, s.up_best, s.low_best
     best, least = LOWEST, HIGHEST
-    first, stop = _blocks_of(s, group)
+    first, stop = _blocks_of(s.layout, up_best.shape[0], group)
     for b in range(first, stop):
-        best, least = max(best, s.up_best[b]), min(least, s.low_best[b])
+        best, least = max(best, up_best[b]), min(least, low_best[b])
     bi = bj = first
-    while s.up_best[bi] != best:
+    while up_best[bi] != best:
         bi += 1
-    while s.low_best[bj] != least:
+    while low_best[bj] != least:
         bj += 1
     i, j = bi * BLOCK, bj * BLOCK
-    while _key(s.up[i]) != best:
+    while _key(up[i]) != best:
         i += 1
-    while _key(s.low[j]) != least:
+    while _key(low[j]) != least:
         j += 1
-    return i if s.up[i] > -NOBODY else -1, j if s.low[j] < NOBODY else -1
+    return i if up[i] > -NOBODY else -1, j if low[j] < NOBODY else -1
 
 
 @inner
@@ -350,7 +355,8 @@ def violations(s: PairState, score: F4, quiet: NDArray[np.bool_]) -> None:
     middle of the extremes, −huge where none may move; quiet (m,) whether all its variables are
     pushed against a bound.
     """
-    score[:], quiet[:] = -HUGE, True
+    for row in range(score.shape[0]):  # compiles faster than slices
+        score[row], quiet[row] = -HUGE, True
     up, low = s.up, s.low
     segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
     i = j = -1
@@ -375,7 +381,8 @@ def settle(s: PairState, settled: NDArray[np.bool_]) -> None:
     gradient of at most the least of those that may fall, one that may only fall has at least the
     largest of those that may rise. A variable that cannot move is settled.
     """
-    settled[:] = True
+    for row in range(settled.shape[0]):
+        settled[row] = True
     segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
     least, most = np.inf, -np.inf
     for start in range(0, used, segment):
@@ -396,10 +403,10 @@ def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
     low, curvature, row = s.low, s.curvature, np.uint64(slot)
     g_i, k_ii, zero, two = s.up[i], curvature[i], np.float32(0.0), np.float32(2.0)
     most, where = np.int32(0), np.uint64(0)
-    first, stop = _blocks_of(s, _group(s, i))
+    first, stop = _blocks_of(s.layout, s.up_best.shape[0], _group(s.layout, i))
     for b in range(np.uint64(first), np.uint64(stop)):
         start, best = b * np.uint64(BLOCK), np.int32(0)
-        before = _before(s, start)
+        before = _before(s.layout, start)
         _fetch_ahead(rows, row, start - before)
         for t in range(start, start + np.uint64(BLOCK)):
             d = max(g_i - low[t], zero)
@@ -407,7 +414,7 @@ def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
             best = max(best, _bits(d * d / eta))
         if best > most:
             most, where = best, start
-    before = _before(s, where)
+    before = _before(s.layout, where)
     j = last = np.int32(where + np.uint64(BLOCK - 1))  # NaN does not lead out of the arrays
     for t in range(where, where + np.uint64(BLOCK)):
         d = max(g_i - low[t], zero)
@@ -434,15 +441,15 @@ def _gain_partner(s: PairState, rows: F4, slots: I4) -> tuple[int, int]:
     """Find (v of the last pair, t) of largest gain, the first of equals; t = v where none gains."""
     up, low, rise, fall, curvature = s.up, s.low, s.room_up, s.room_down, s.curvature
     v, b = s.pair[0], s.pair[1]
-    row, row_b = np.uint64(slots[_column(s, v)]), np.uint64(slots[_column(s, b)])
-    centre = s.centre[_group(s, v)]
+    row, row_b = np.uint64(slots[_column(s.layout, v)]), np.uint64(slots[_column(s.layout, b)])
+    centre = s.centre[_group(s.layout, v)]
     g, g_b = np.float32(s.gradient[v] - centre), np.float32(s.gradient[b] - centre)
     end, end_b = (g, rise[v], fall[v], curvature[v]), (g_b, rise[b], fall[b], curvature[b])
     most, most_b, where, where_b = np.int32(0), np.int32(0), np.uint64(0), np.uint64(0)
-    first, stop = _blocks_of(s, _group(s, v))
+    first, stop = _blocks_of(s.layout, s.up_best.shape[0], _group(s.layout, v))
     for k in range(np.uint64(first), np.uint64(stop)):
         start, best, best_b = k * np.uint64(BLOCK), np.int32(0), np.int32(0)
-        before = _before(s, start)
+        before = _before(s.layout, start)
         # Both in one pass: 0.6 ns a variable and step, 0.67 with one after the other.
         for t in range(start, start + np.uint64(BLOCK)):
             other = up[t], low[t], rise[t], fall[t], curvature[t]
@@ -454,7 +461,7 @@ def _gain_partner(s: PairState, rows: F4, slots: I4) -> tuple[int, int]:
             most_b, where_b = best_b, start
     if most_b > most:
         v, end, row, most, where = b, end_b, row_b, most_b, where_b
-    before = _before(s, where)
+    before = _before(s.layout, where)
     j = last = np.int32(where + np.uint64(BLOCK - 1))
     for t in range(where, where + np.uint64(BLOCK)):
         other = up[t], low[t], rise[t], fall[t], curvature[t]
@@ -468,10 +475,10 @@ def _move_gradient(s: PairState, rows: F4, slots: I4, i: int, j: int, step: floa
     """Do ``g −= μ (Q_i − Q_j)`` in the state and in both copies, and reduce these again."""
     gradient, up, low, up_best, low_best = s.gradient, s.up, s.low, s.up_best, s.low_best
     mu = np.float32(step)
-    slot_i, slot_j = np.uint64(slots[_column(s, i)]), np.uint64(slots[_column(s, j)])
+    slot_i, slot_j = np.uint64(slots[_column(s.layout, i)]), np.uint64(slots[_column(s.layout, j)])
     for b in range(np.uint64(up_best.shape[0])):
         start = b * np.uint64(BLOCK)
-        before = _before(s, start)
+        before = _before(s.layout, start)
         _fetch_ahead(rows, slot_i, start - before)
         _fetch_ahead(rows, slot_j, start - before)
         best, least = LOWEST, HIGHEST
@@ -484,10 +491,9 @@ def _move_gradient(s: PairState, rows: F4, slots: I4, i: int, j: int, step: floa
         up_best[b], low_best[b] = best, least
     gradient[i] -= step * s.ridge[i]
     gradient[j] += step * s.ridge[j]
-    _place(s, i)
-    _place(s, j)
-    _reduce_block(s, i // BLOCK)
-    _reduce_block(s, j // BLOCK)
+    for v in (i, j):
+        _place(s, v)
+        _reduce_block(up, low, up_best, low_best, v // BLOCK)
 
 
 @inner
@@ -495,17 +501,17 @@ def _move_pair(s: PairState, i: int, j: int, k_ij: F) -> float:
     """Move the optimal μ from j to i within the box; 0 where float64 cannot move any more."""
     eta = max(s.diagonal[i] + s.diagonal[j] - 2.0 * k_ij, TINY_CURVATURE)
     mu = (s.gradient[i] - s.gradient[j]) / eta
-    room_i, room_j = s.upper[i] - s.alpha[i], s.alpha[j] - s.lower[j]
-    before_i, before_j = s.alpha[i], s.alpha[j]
+    before_i, before_j, end_i, end_j = s.alpha[i], s.alpha[j], s.upper[i], s.lower[j]
+    room_i, room_j = end_i - before_i, before_j - end_j
     if mu >= room_i or mu >= room_j:
         mu = min(room_i, room_j)
         # A variable that reaches its bound is assigned it: "at the bound" is an exact comparison.
-        s.alpha[i] = s.upper[i] if room_i <= room_j else before_i + mu
-        s.alpha[j] = s.lower[j] if room_j <= room_i else before_j - mu
+        after_i = end_i if room_i <= room_j else before_i + mu
+        after_j = end_j if room_j <= room_i else before_j - mu
     else:
-        s.alpha[i] = before_i + mu
-        s.alpha[j] = before_j - mu
-    return mu if (s.alpha[i] != before_i) | (s.alpha[j] != before_j) else 0.0
+        after_i, after_j = before_i + mu, before_j - mu
+    s.alpha[i], s.alpha[j] = after_i, after_j
+    return mu if (after_i != before_i) | (after_j != before_j) else 0.0
 
 
 @inner
@@ -522,7 +528,7 @@ def _chooses_by_gain(s: PairState, rule: int, i: int) -> bool:
     And in the group of i, where most is missing: HMG would polish the other one for ever.
     """
     a, b = s.pair[0], s.pair[1]
-    same = _group(s, a) == _group(s, i)
+    same = _group(s.layout, a) == _group(s.layout, i)
     return bool((a >= 0) & same & ((rule == GAIN) | _off_bounds(s, a) | _off_bounds(s, b)))
 
 
@@ -536,10 +542,12 @@ def _may_step(s: PairState, i: int, j: int) -> bool:
 @inner
 def _keep_rows(s: PairState, slots: I4, used: I8, i: int, j: int) -> None:
     """Stamp the rows that this step needs: fetching one must not evict another of them."""
-    s.counters[1] += 1
+    stamp = s.counters[1] + 1
+    s.counters[1] = stamp
     for v in (i, j, s.pair[0], s.pair[1]):
-        if v >= 0 and slots[_column(s, v)] >= 0:
-            used[slots[_column(s, v)]] = s.counters[1]
+        slot = slots[_column(s.layout, v)] if v >= 0 else np.int32(-1)
+        if slot >= 0:
+            used[slot] = stamp
 
 
 def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
@@ -549,18 +557,19 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
     def advance(
         s: PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
     ) -> tuple[int, int]:
-        stop_at = s.counters[0] + max_steps
+        counters, gradient, layout, pair = s.counters, s.gradient, s.layout, s.pair
+        stop_at = counters[0] + max_steps
         while True:
-            exact = s.counters[2] == 1
+            exact = counters[2] == 1
             i, j = exact_extremes(s) if exact else _extremes(s)
-            if i < 0 or j < 0 or s.gradient[i] - s.gradient[j] <= tol:
-                s.counters[2] = 0 if exact else 1
+            if i < 0 or j < 0 or gradient[i] - gradient[j] <= tol:
+                counters[2] = 0 if exact else 1
                 if exact:
                     return CONVERGED, -1
                 refresh(s)
                 continue
             if by_gain and not exact and _chooses_by_gain(s, rule, i):
-                a, b = _column(s, s.pair[0]), _column(s, s.pair[1])
+                a, b = _column(layout, pair[0]), _column(layout, pair[1])
                 if slots[a] < 0 or slots[b] < 0:
                     _keep_rows(s, slots, used, -1, -1)
                     return NEED_ROW, a if slots[a] < 0 else b
@@ -571,28 +580,28 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
                     i, j = t, v
                 elif rule == GAIN:
                     return STALLED, -1
-            if by_curvature and not exact and slots[_column(s, i)] >= 0:
-                partner = _second_order_partner(s, rows, slots[_column(s, i)], i)
+            if by_curvature and not exact and slots[_column(layout, i)] >= 0:
+                partner = _second_order_partner(s, rows, slots[_column(layout, i)], i)
                 if partner >= 0 and _may_step(s, i, partner):
                     j = partner
             _keep_rows(s, slots, used, i, j)
-            a, b = _column(s, i), _column(s, j)
+            a, b = _column(layout, i), _column(layout, j)
             if slots[a] < 0 or slots[b] < 0:
                 return NEED_ROW, a if slots[a] < 0 else b
             mu = _move_pair(s, i, j, rows[slots[a], b])
             if mu == 0.0:
-                s.counters[2] = 0 if exact else 1
+                counters[2] = 0 if exact else 1
                 if exact:
                     return STALLED, -1
                 refresh(s)
                 continue
             _move_gradient(s, rows, slots, i, j, mu)
-            s.counters[2] = 0
-            s.pair[0], s.pair[1] = i, j
-            s.counters[0] += 1
-            if s.counters[0] % REFRESH == 0 or s.counters[0] >= stop_at:
+            counters[2] = 0
+            pair[0], pair[1] = i, j
+            counters[0] += 1
+            if counters[0] % REFRESH == 0 or counters[0] >= stop_at:
                 refresh(s)
-                if s.counters[0] >= stop_at:
+                if counters[0] >= stop_at:
                     return STEPS_SPENT, -1
 
     loop: Callable[..., tuple[int, int]] = compiled(advance)

@@ -151,7 +151,7 @@ class KernelValues:
         """``|a|²`` of prepared rows (m, d), with the bits of `packed_norms`."""
         m, d = values.shape
         packed = np.empty((-(-m // gram.MR), d, gram.MR), self.dtype)
-        products.pack_rows(values, np.arange(m), np.zeros(d), packed)
+        products.pack_partners(values, packed)
         return self.packed_norms(packed, m)
 
     def packed_norms(self, packed: Floats, m: int) -> Floats:
