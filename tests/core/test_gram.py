@@ -168,7 +168,7 @@ def test_kernel_values_are_their_formulas(dtype, name, coef0, degree):
 @pytest.mark.parametrize("dtype", VALUES)
 def test_sigmoid_saturates(dtype):
     block = np.array([[-1e30, -1000, -30, 30, 1000, 1e30]], dtype)
-    VALUES[dtype](block, block[0], block[0], formula("sigmoid"))
+    VALUES[dtype](block, block[0, :1], block[0], formula("sigmoid"))
     np.testing.assert_array_equal(block, [[-1, -1, -1, 1, 1, 1]])
 
 
