@@ -170,7 +170,7 @@ def stale(problem, alpha, i, t, gap):
     state = start(problem, alpha)
     state.gradient[t] = state.gradient[i] + gap
     state.low[t] = state.up[i] - np.float32(1e-3)
-    called(smo._reduce_block)(state, t // smo.BLOCK)
+    called(smo._reduce_block)(state.up, state.low, state.up_best, state.low_best, t // smo.BLOCK)
     return state
 
 
