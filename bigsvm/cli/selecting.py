@@ -63,6 +63,10 @@ def opened_fits(
     """Open the folds of a store or of text for a while; a signal ends it with its exit code."""
     parameters = run.training_parameters(None)
     check_parameters(parameters)
+    if options.scoring is not None:
+        from bigsvm.selection.saved import check_metrics
+
+        check_metrics(options.scoring)
     with (
         opened_session(session_options, checkpoint) as session,
         session.rows_to_train(run, parameters) as store,

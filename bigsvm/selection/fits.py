@@ -23,7 +23,7 @@ from bigsvm.processors import count_threads
 from bigsvm.selection.folds import make_data, make_folds, sample_rows, whole_store
 from bigsvm.selection.identity import belongings_of
 from bigsvm.selection.record import FoldFit, Record
-from bigsvm.selection.saved import FitContent, metric_of
+from bigsvm.selection.saved import FitContent, check_metrics, metric_of
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
@@ -111,6 +111,7 @@ class FoldFits:
     ) -> None:
         self.estimator, self.hooks = estimator, hooks
         self._with_train_scores, self._scoring = with_train_scores, scoring
+        check_metrics(scoring)
         try:
             self._scorer = check_scoring(estimator, scoring=scoring)
         except (TypeError, ValueError) as error:

@@ -92,6 +92,13 @@ def _groups(folder):
     return path
 
 
+@pytest.mark.parametrize("command", ["cv", "search"])
+def test_a_score_that_there_is_not_is_refused_before_data_are_read(command, tmp_path):
+    (tmp_path / "x.libsvm").write_text("no LIBSVM text")
+    refused = run_here(command, tmp_path / "x.libsvm", "--scoring", "auc", code=2).stderr
+    assert "did you mean roc_auc" in refused
+
+
 @pytest.mark.slow
 def test_killed_it_goes_on_to_the_same_table(many, tmp_path):
     words = ("cv", many / "many.zarr", "--gamma", 3, "--folds", 3, "--json", "--memory", "20MB")
