@@ -78,7 +78,9 @@ ROWS = 2000
 
 def measured(name: str, estimator: str, folder: str) -> dict:
     """Train in a process of its own that keeps its compiled code in a folder."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ, "NUMBA_CACHE_DIR": folder, "OMP_NUM_THREADS": "1", "BIGSVM_SMALL": "never",
+    }  # fmt: skip
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CHILD, name, estimator],
         capture_output=True, text=True, check=True, env=environment,

@@ -1,6 +1,8 @@
 """``bigsvm warm-up``: compile everything now, so that later runs load the code."""
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -9,9 +11,12 @@ from bigsvm.cli.outputs import say_result
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.report.progress import Display
 from bigsvm.report.text import count
+from bigsvm.small.rule import SWITCH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from bigsvm.parameters.names import KernelName
 
     Job = tuple[str, Callable[[], object]]
 
@@ -19,6 +24,8 @@ _ROWS = 300
 """Rows of a job: enough for each part of a run to be used, and few enough to take no time."""
 _MANY_ROWS = 1200
 """Rows of a job with more than one block of support vectors, 512 of them."""
+_COLUMNS = 64
+"""Columns of a job: with fewer, its models would be so small that they predict by NumPy."""
 
 
 def command(json: Json = False, quiet: Quiet = False) -> None:
@@ -47,6 +54,7 @@ def command(json: Json = False, quiet: Quiet = False) -> None:
         Display(quiet=quiet, takes_warnings=False) as display,
         compilations() as counted,
         tempfile.TemporaryDirectory() as folder,
+        _own_solver(),
         warnings.catch_warnings(),
     ):
         # The models are not used, so their warnings do not matter.
@@ -63,6 +71,20 @@ def command(json: Json = False, quiet: Quiet = False) -> None:
     say_result(record, lines, json=json)
 
 
+@contextmanager
+def _own_solver() -> Iterator[None]:
+    """Solve small problems by bigsvm's own solver for a while: LIBSVM's compiles nothing."""
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = "never"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SWITCH]
+        else:
+            os.environ[SWITCH] = before
+
+
 def _jobs(folder: Path) -> Iterator["Job"]:
     """Yield small jobs that together use each compiled function, with their names."""
     import numpy as np
@@ -71,7 +93,10 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     from bigsvm.estimators.svc import SVC
 
     random = np.random.default_rng(0)
-    many, noise = random.normal(size=(_MANY_ROWS, 4)).round(3), random.integers(3, size=_MANY_ROWS)
+    many, noise = (
+        random.normal(size=(_MANY_ROWS, _COLUMNS)).round(3),
+        random.integers(3, size=_MANY_ROWS),
+    )
     dense = many[:_ROWS]
     sparse = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
     two, three = dense[:, 0] > 0, np.digitize(dense[:, 0], [-0.5, 0.5])
@@ -85,8 +110,15 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     for form in ("dense", "sparse"):
         yield f"text, {form}", _text(folder / form, dense if form == "dense" else sparse, two)
     for X in (dense, sparse):
-        for kernel in ("laplacian", "poly", "linear"):
-            yield kernel, _fit(SVC(kernel=kernel), X, two)
+        for kernel in _KERNELS:
+            yield kernel, _fit(SVC(kernel=kernel), np.abs(X), two)
+
+
+_KERNELS: "tuple[KernelName, ...]" = (
+    "laplacian", "poly", "linear", "sigmoid", "cosine", "matern32", "tanimoto", "intersection",
+    "chi2",
+)  # fmt: skip
+"""Kernels whose code is another than that of rbf: of matern32, matern52 has the code."""
 
 
 def _machines(

@@ -28,7 +28,8 @@ def test_after_a_warm_up_first_fits_compile_nothing(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-m", "bigsvm", "warm-up", "--json"],
         capture_output=True, text=True, check=True, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_CACHE_DIR": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_CACHE_DIR": str(tmp_path),
+             "BIGSVM_SMALL": "auto"},
     )  # fmt: skip
     assert "compiling for this processor" in ended.stderr
     record = json.loads(ended.stdout)
