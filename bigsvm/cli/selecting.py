@@ -64,7 +64,7 @@ def opened_fits(
     parameters = run.training_parameters(None)
     check_parameters(parameters)
     if options.scoring is not None:
-        from bigsvm.selection.saved import check_metrics
+        from bigsvm.selection.folds import check_metrics
 
         check_metrics(options.scoring)
     with (

@@ -19,10 +19,9 @@ from bigsvm.duals.functions import WeightedFunctions
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
-from bigsvm.fit.model import model_of
 from bigsvm.fit.one_vs_rest import FunctionsReduction
 from bigsvm.fit.problem import Given, are_many_classes, make_problem
-from bigsvm.fit.reduction import ModelFunctions
+from bigsvm.fit.reduction import ModelFunctions, model_of
 from bigsvm.fit.train import run_problems
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import BALLS, traits_of

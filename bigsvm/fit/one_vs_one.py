@@ -13,7 +13,6 @@ import numpy as np
 
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.held_out import held_out_for, recorded_calibration
-from bigsvm.fit.limits import limits_of
 from bigsvm.fit.pair_problems import Budget, ClassPairs
 from bigsvm.fit.problem import check_has_others
 from bigsvm.fit.reduction import ModelFunctions, refuse_start
@@ -21,6 +20,7 @@ from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.one_vs_one.log import PairLog
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.training import events
+from bigsvm.training.state import limits_of
 from bigsvm.votes import pair_classes, support_classes
 
 if TYPE_CHECKING:

@@ -1,20 +1,27 @@
 """Reduction: how labelled rows are made to problems, and their results to functions of a model.
 
-`make_plan` divides the memory of such a run.
+`make_plan` divides the memory of such a run. `find_kernel` and `model_of` begin and end it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from bigsvm.budget import parse_bytes, plan_training
+from bigsvm.data.kernel_matrix import support_rows
+from bigsvm.data.statistics import far_columns
 from bigsvm.data.wrappers import hold
 from bigsvm.errors import ParameterError
 from bigsvm.executors.local import VALUES_AT_ONCE
-from bigsvm.fit.limits import limits_of
+from bigsvm.fit.fingerprint import provenance_of
+from bigsvm.fit.gamma import mean_distance, weighted_variance
+from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.models import KernelExpansion
+from bigsvm.parameters.names import KERNEL_PARAMETERS
 from bigsvm.training.saving import Saver
+from bigsvm.training.state import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,11 +32,11 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.scaler import Scaler
     from bigsvm.fit.fingerprint import Recorded
     from bigsvm.fit.held_out import HeldOut
     from bigsvm.fit.problem import Given
     from bigsvm.fit.trainer import Trainer
-    from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.checkpoint import Checkpoint
     from bigsvm.training.events import Hooks
@@ -228,3 +235,97 @@ def make_plan(
     if parameters.kernel_rows is not None:
         plan = plan.with_kernel_rows(parameters.kernel_rows)
     return plan
+
+
+class Trained(NamedTuple, Generic[Result]):
+    """What a run has led to, as the problems' `run` returns it, and what its models share."""
+
+    result: Result
+    source: RowSource
+    block_bytes: int
+    kernel: Kernel
+    centre: F8 | None
+    scaler: Scaler | None
+    fingerprint: dict[str, str]
+    cluster_costs: dict[str, int]
+    solver: str = "bigsvm"
+
+
+def find_kernel(
+    parameters: TrainingParameters,
+    source: RowSource,
+    sample_weight: F8 | None,
+    *,
+    block_bytes: int,
+    hooks: Hooks,
+) -> tuple[Kernel, F8 | None]:
+    """Make the kernel, with gamma from all rows, and the centre, (d,), if there is to be one."""
+    kernel, gamma, variance, distance = parameters.kernel, 1.0, 1.0, 1.0
+    if not isinstance(kernel, Kernel):
+        if "gamma" in KERNEL_PARAMETERS.get(kernel, ("gamma",)):
+            if parameters.gamma == "scale":
+                # Asked for in any case, as it refuses what is not finite.
+                variance = source.total_variance()
+                if sample_weight is not None:
+                    variance = weighted_variance(
+                        source, sample_weight, block_bytes=block_bytes, hooks=hooks
+                    )
+            elif parameters.gamma == "mean-distance":
+                distance = mean_distance(source, sample_weight, seed=parameters.seed)
+            given: Any = parameters.gamma
+            if not isinstance(given, tuple):
+                given = resolve_gamma(
+                    given,
+                    n_features=source.n_features,
+                    variance=variance,
+                    mean_distance=distance,
+                )
+            gamma = given
+        kernel = make_kernel(kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree)
+    factors = kernel.column_factors
+    if factors is not None and len(factors) != source.n_features:
+        raise ParameterError(
+            f"gamma has {len(factors)} numbers, and X has {source.n_features} columns; give one "
+            "for each"
+        )
+    if not kernel.is_shift_invariant:
+        return kernel, None
+    centre = source.column_means()
+    if not source.is_sparse:
+        return kernel, centre
+    centre = far_columns(centre, source.total_variance(), source.n_features)
+    return kernel, centre if centre.any() else None
+
+
+def model_of(
+    trained: Trained[Any],
+    functions: ModelFunctions,
+    parameters: TrainingParameters,
+    reduction: Named,
+    class_weight: Sequence[float] | None,
+) -> KernelExpansion:
+    """Make the model of functions that a run has led to."""
+    support, source = functions.support, trained.source
+    is_matrix = isinstance(trained.kernel, Precomputed)
+    return KernelExpansion(
+        kernel=trained.kernel,
+        support_vectors=support_rows(source, support) if is_matrix else source.take(support),
+        coefficients=functions.coefficients,
+        intercept=functions.intercept,
+        centre=trained.centre,
+        support=support,
+        classes=reduction.classes,
+        formulation=reduction.name,
+        rule=reduction.rule,
+        scaler=trained.scaler,
+        bounds=functions.bounds,
+        certificate={
+            **functions.certificate,
+            "solver": trained.solver,
+            "kernel_is_definite": trained.kernel.is_definite,
+            **trained.cluster_costs,
+        },
+        provenance=provenance_of(
+            parameters, source, trained.kernel, class_weight, trained.fingerprint
+        ),
+    )

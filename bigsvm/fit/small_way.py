@@ -16,9 +16,8 @@ from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.data.wrappers import HeldRows
 from bigsvm.fit.advice import advised
 from bigsvm.fit.fingerprint import fingerprint_of
-from bigsvm.fit.model import Trained, find_kernel, model_of
 from bigsvm.fit.one_vs_one import OneVsOneReduction, functions_of_pairs
-from bigsvm.fit.reduction import ModelFunctions
+from bigsvm.fit.reduction import ModelFunctions, Trained, find_kernel, model_of
 from bigsvm.fit.single import SingleReduction
 from bigsvm.one_vs_one.class_rows import PairRows
 from bigsvm.one_vs_one.joined import join

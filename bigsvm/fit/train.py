@@ -11,11 +11,9 @@ from bigsvm.errors import ParameterError
 from bigsvm.fit.advice import advised, sample_of
 from bigsvm.fit.fingerprint import fingerprint_of
 from bigsvm.fit.left_out import leave_out
-from bigsvm.fit.limits import before_training
-from bigsvm.fit.model import Trained, find_kernel, model_of
 from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.problem import Given, are_many_classes
-from bigsvm.fit.reduction import Result, RunResources
+from bigsvm.fit.reduction import Result, RunResources, Trained, find_kernel, model_of
 from bigsvm.fit.single import SingleReduction
 from bigsvm.fit.small_way import small_model
 from bigsvm.interruption import unchecked
@@ -24,6 +22,7 @@ from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import WITH_CLASSES
 from bigsvm.small.rule import is_small
 from bigsvm.training.events import Hooks
+from bigsvm.training.state import before_training
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,10 +20,10 @@ from bigsvm.fit.single import StartError
 from bigsvm.kernels import takes_kernel_matrix
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import count_threads
-from bigsvm.selection.folds import make_data, make_folds, sample_rows, whole_store
+from bigsvm.selection.folds import check_metrics, make_data, make_folds, sample_rows, whole_store
 from bigsvm.selection.identity import belongings_of
 from bigsvm.selection.record import FoldFit, Record
-from bigsvm.selection.saved import FitContent, check_metrics, metric_of
+from bigsvm.selection.saved import FitContent, metric_of
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 

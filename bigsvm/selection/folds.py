@@ -6,6 +6,7 @@ nested, and spread over all folds.
 
 from __future__ import annotations
 
+import difflib
 import numbers
 import warnings
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xxhash
+from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import GroupKFold, PredefinedSplit, check_cv
 
 from bigsvm.data.row_values import in_order_of
@@ -80,6 +82,28 @@ def check_estimator(estimator: Any) -> KernelMachine:
             "instead, which keeps the results of finished fits too"
         )
     return estimator
+
+
+def check_metrics(scoring: Any) -> None:
+    """Refuse names that are no score of scikit-learn's, before any data are read.
+
+    Raises
+    ------
+    ParameterError
+        It names the scores that are spelled much like it.
+    """
+    if isinstance(scoring, dict):
+        scoring = list(scoring.values())
+    names = scoring if isinstance(scoring, list | tuple | set) else [scoring]
+    known = get_scorer_names()
+    for name in names:
+        if isinstance(name, str) and name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            remedy = f"did you mean {' or '.join(near)}? " if near else ""
+            raise ParameterError(
+                f"scoring is {brief(name)}, which is no score; {remedy}all of them are in "
+                "sklearn.metrics.get_scorer_names()"
+            )
 
 
 def whole_store(X: Any) -> Store | None:

@@ -6,7 +6,6 @@ checked before it is used, and sizes are known before an array is read.
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from bigsvm.declared import AMOUNT, LARGEST, REALS, Kept, check_arrays, check_fields
-from bigsvm.errors import ParameterError, brief
 from bigsvm.files import open_regular
 from bigsvm.fit.folds_in_one_run import PointOfFits
 from bigsvm.models.certificate import check_certificate
@@ -63,28 +61,6 @@ def metric_of(scoring: Any) -> str | None:
         if known._score_func is function and repr(known) == repr(scoring):
             return str(name)
     return None
-
-
-def check_metrics(scoring: Any) -> None:
-    """Refuse names that are no score of scikit-learn's, before any data are read.
-
-    Raises
-    ------
-    ParameterError
-        It names the scores that are spelled much like it.
-    """
-    if isinstance(scoring, dict):
-        scoring = list(scoring.values())
-    names = scoring if isinstance(scoring, list | tuple | set) else [scoring]
-    known = get_scorer_names()
-    for name in names:
-        if isinstance(name, str) and name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-            remedy = f"did you mean {' or '.join(near)}? " if near else ""
-            raise ParameterError(
-                f"scoring is {brief(name)}, which is no score; {remedy}all of them are in "
-                "sklearn.metrics.get_scorer_names()"
-            )
 
 
 def range_of(metric: str | None) -> tuple[float, float]:

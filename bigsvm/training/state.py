@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.errors import ClusterError, StoreError
+from bigsvm.errors import ClusterError, ParameterError, StoreError
+from bigsvm.interruption import CHECK_SECONDS, checked_by
 from bigsvm.training.result import PHASES
 from bigsvm.working_sets.choice import WorkingSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Standing
+    from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
     from bigsvm.training.result import StopReason
 
 
@@ -297,3 +302,51 @@ class Limits:
     max_iter: int = -1
     max_seconds: float = float("inf")
     interrupted: Callable[[], bool] = lambda: False
+
+
+def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
+    """When a run is to stop without having converged."""
+    return Limits(
+        max_iter=parameters.max_iter,
+        max_seconds=parameters.max_seconds,
+        interrupted=hooks.interrupted,
+    )
+
+
+@contextmanager
+def before_training(
+    parameters: TrainingParameters, hooks: Hooks
+) -> Iterator[Callable[[], TrainingParameters]]:
+    """Check whether to end while rows are read for the first time; there is no model yet.
+
+    Yields
+    ------
+    callable
+        Returns the parameters of training, whose time limit is what is left by then.
+
+    Raises
+    ------
+    ParameterError
+        The time limit is over.
+    KeyboardInterrupt
+        Interrupted.
+    """
+    began = time.monotonic()
+
+    def left() -> TrainingParameters:
+        if parameters.max_seconds == float("inf"):
+            return parameters
+        return replace(parameters, max_seconds=parameters.max_seconds + began - time.monotonic())
+
+    def check() -> None:
+        if hooks.interrupted():
+            raise KeyboardInterrupt
+        # A shorter read goes on: the run then ends by the limit, with a model.
+        if time.monotonic() - began >= max(parameters.max_seconds, CHECK_SECONDS):
+            raise ParameterError(
+                f"max_seconds (max_time) is {parameters.max_seconds:g} and was over while the rows "
+                "were read for the first time, before training; allow more time"
+            )
+
+    with checked_by(check):
+        yield left
