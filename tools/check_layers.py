@@ -75,7 +75,7 @@ WINGS = {
         }
     ),
     "papers": frozenset({"fit.choices", "fit.trainer"}),
-    "small": frozenset({"fit.train", "fit.small_way"}),
+    "small": frozenset({"cli.warm_up", "fit.train", "fit.small_way"}),
     "report": frozenset({"estimators.watching", "selection", "cli"}),
     "selection": frozenset({"cli"}),
     "cli": frozenset({"__main__"}),

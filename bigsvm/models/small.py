@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FEW_NUMBERS = 1 << 12
 """Most numbers of support vectors, and of coefficients: a row then takes about a microsecond, twice
 as long as by compiled code for many rows, and a tenth of the time for one."""
+ROUNDING, LOST = 1e-14, 1e-9
+"""Relative rounding of a norm, and the error of a kernel value from which on it is too much."""
 VALUES_TOGETHER = 1 << 15
 """Numbers that are computed together: some arrays of them fit the second-level cache."""
 ROWS_TOGETHER = 1 << 14
@@ -39,6 +41,11 @@ ROWS_TOGETHER = 1 << 14
 
 def _half_apart(a: Floats, b: Floats) -> F8:
     apart: F8 = -0.5 * np.abs(a - b).sum(axis=-1)
+    return apart
+
+
+def _half_squares(a: Floats, b: Floats) -> F8:
+    apart: F8 = -0.5 * np.square(a - b).sum(axis=-1)
     return apart
 
 
@@ -82,12 +89,15 @@ class SmallFunctions:
             # Else the distance of rows far from the origin would be lost in rounding.
             centre = np.asarray(vectors.mean(axis=0, dtype=np.float64)).ravel()
         self._values = KernelValues(kernel, centre=centre, dtype=np.float64, offset=0.0)
+        self._of_pairs = PRODUCTS.get(kernel.product)
         if self._looks_up:
             self._numbers, d = row_numbers(vectors, np.arange(p)), 1
         else:
             self._vectors = self._values.dense(vectors)
             self._norms = self._norms_of(self._vectors)
-        numbers = p * d if kernel.product in PRODUCTS else max(p, d)
+            if self._loses_distances():
+                self._of_pairs, self._norms = _half_squares, np.zeros(p)
+        numbers = max(p, d) if self._of_pairs is None else p * d
         self._step = max(1, VALUES_TOGETHER // max(1, numbers, self._weights.shape[1]))
 
     def stream(
@@ -133,13 +143,25 @@ class SmallFunctions:
     def _computed(self, rows: Rows) -> F8:
         dense = self._values.dense(rows)
         norms = self._norms_of(dense)
-        of_pairs = PRODUCTS.get(self._values.kernel.product)
-        if of_pairs is None:
+        if self._of_pairs is None:
             dots = np.matmul(self._vectors, dense[:, :, None])[:, :, 0]
         else:
-            dots = of_pairs(dense[:, None, :], self._vectors)
+            dots = self._of_pairs(dense[:, None, :], self._vectors)
+        if self._of_pairs is _half_squares:
+            norms = np.zeros(len(dense))
         values: F8 = self._values.by_formula(dots, norms, self._norms)
         return values
+
+    def _loses_distances(self) -> bool:
+        """Whether the rounding of norms shows in kernel values, as with a gamma of 1e30."""
+        if not self._values.kernel.is_shift_invariant or self._of_pairs or not len(self._norms):
+            return False
+        largest = self._norms.max(keepdims=True)
+        near, rounded = (
+            self._values.by_formula(dots, largest, largest)
+            for dots in (largest[None, :], largest[None, :] * (1 - ROUNDING))
+        )
+        return bool(abs(near - rounded).max() > LOST)
 
     def _norms_of(self, dense: Floats) -> F8:
         """Norms of rows as `KernelValues.packed_norms` has them: 0 for absolute distances."""

@@ -359,13 +359,20 @@ def test_laplacian_of_features_of_1e30_with_a_tiny_gamma(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_of_1e30_are_predicted_or_refused(kind):
+def test_rows_of_1e30_are_predicted_or_refused(kind, compiled_predictions):
     """In float64 they are far from everything; float32 cannot tell."""
     model = fitted(kind, MOONS, LABELS, TARGETS, gamma=1.0)
     decide = model.predict if kind in REGRESSIONS else model.decision_function
     np.testing.assert_allclose(decide(MOONS * 1e30), model.intercept_[0])
     with pytest.raises(DataError, match="scale the features"):
         decide((MOONS * 1e30).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_small_models_predict_rows_of_1e30_in_float64(dtype):
+    model = fitted("hinge", MOONS, LABELS, TARGETS, gamma=1.0)
+    rows = (MOONS * 1e30).astype(dtype)
+    np.testing.assert_allclose(model.decision_function(rows), model.intercept_[0])
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
