@@ -15,7 +15,6 @@ from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.fit.problem import Given, are_many_classes
 from bigsvm.fit.reduction import Result, RunResources, Trained, find_kernel, model_of
 from bigsvm.fit.single import SingleReduction
-from bigsvm.fit.small_way import small_model
 from bigsvm.interruption import unchecked
 from bigsvm.kernels import KERNELS, Kernel
 from bigsvm.parameters.checks import check_parameters
@@ -139,6 +138,8 @@ def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
         has_start=given.start is not None,
         by_steps=hooks.by_steps,
     ):
+        from bigsvm.fit.small_way import small_model  # others do without scikit-learn
+
         model = small_model(reduction, source, sample, parameters, hooks)
         if model is not None and model.certificate["converged"]:
             return model

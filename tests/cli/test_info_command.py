@@ -13,7 +13,7 @@ class TestInfo:
         assert record["bytes_on_disk"] > 0
         shown = run_here("info", data / "train.zarr").stdout
         assert record["fingerprint"] in shown
-        assert "300, 6" in shown
+        assert "300 (300 different), 6" in shown
 
     def test_model(self, data):
         record = answer("info", data / "model")

@@ -40,9 +40,10 @@ class TestScale:
         ended = run_here("scale", data / "train.zarr", tmp_path / "out")
         assert "scaled by      minmax\n" in ended.stdout
         assert "scaled in" in ended.stdout
+        told = run_here("info", tmp_path / "out").stdout
+        # Different rows are counted for `info` alone.
         assert (
-            ended.stdout.splitlines()[:8]
-            == (run_here("info", tmp_path / "out").stdout.splitlines()[:8])
+            ended.stdout.splitlines()[:8] == told.replace(" (300 different)", "").splitlines()[:8]
         )
 
     def test_constant_columns_are_counted(self, tmp_path):

@@ -26,7 +26,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store
 from bigsvm.errors import ParameterError
 from bigsvm.executors import local
-from bigsvm.fit import one_vs_one
+from bigsvm.fit import pair_training
 from bigsvm.models import KernelExpansion
 
 KINDS = {
@@ -259,13 +259,13 @@ class TestOutOfCore:
         monkeypatch.setattr(Store, "labels", lambda _, held=[given]: held.pop())
         del given
         left = []
-        run = one_vs_one.PairTraining.run
+        run = pair_training.PairTraining.run
 
         def watched(self):
             left.append(labels())
             return run(self)
 
-        monkeypatch.setattr(one_vs_one.PairTraining, "run", watched)
+        monkeypatch.setattr(pair_training.PairTraining, "run", watched)
         bigsvm.SVC().fit(store)
         assert left == [None]
 

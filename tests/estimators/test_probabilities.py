@@ -432,7 +432,7 @@ class TestEstimator:
         assert replace(back, calibration=None).calibration is None
 
 
-def test_workers_compute_the_values_of_rows_held_out(client, monkeypatch):
+def test_workers_compute_the_values_of_rows_held_out(client, monkeypatch, compiled_predictions):
     from bigsvm.executors.workforce import Workforce
 
     rng = np.random.default_rng(0)

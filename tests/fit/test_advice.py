@@ -141,10 +141,10 @@ def test_no_row_is_read(tmp_path, monkeypatch):
     store = bigsvm.write_store(tmp_path / "rows.zarr", X, y)
     facts_of = advice._facts_of
 
-    def spied(*given):
+    def spied(*given, **known):
         for name in ("read", "take", "lend", "blocks"):
             monkeypatch.setattr(type(store.rows), name, None)
-        return facts_of(*given)
+        return facts_of(*given, **known)
 
     monkeypatch.setattr(advice, "_facts_of", spied)
     with pytest.warns(bigsvm.AdviceWarning, match="lower gamma"):
