@@ -199,7 +199,7 @@ def test_our_own_solver_goes_on_where_libsvm_did_not_end(monkeypatch):
         return points[-1]
 
     small_model = small_way.small_model
-    monkeypatch.setattr("bigsvm.fit.train.small_model", watched)
+    monkeypatch.setattr("bigsvm.fit.small_way.small_model", watched)
     monkeypatch.setattr("bigsvm.small.solve.MOST_STEPS", 20)
     monkeypatch.setattr("bigsvm.small.certify.MOST_NEAR", 0)
     model = bigsvm.SVC(C=50.0, tol=1e-6).fit(X, y)
