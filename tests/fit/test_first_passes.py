@@ -11,9 +11,9 @@ from bigsvm.data import in_memory
 from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
-from bigsvm.fit import limits
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
+from bigsvm.training import state as limits
 from bigsvm.training.events import Hooks
 
 N, D, BLOCK = 4000, 20, 100
