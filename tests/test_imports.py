@@ -121,7 +121,11 @@ def test_small_fits_and_predictions_do_without_the_compiler(tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize(
+    "name",
+    # The modules of the others are imported alike.
+    [name if name == "SVC" else pytest.param(name, marks=pytest.mark.slow) for name in CLASSES],
+)
 def test_a_class_is_there_without_what_it_may_need_later(tmp_path, name):
     assert not modules_of(f"import bigsvm\nbigsvm.{name}", tmp_path) & HEAVY
 
