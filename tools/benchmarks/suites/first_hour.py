@@ -134,4 +134,10 @@ def program(options: argparse.Namespace) -> int:
     return 0 if all(all(limit.holds) for limit in limits) else 1
 
 
-SUITE = Suite(program=program, memory=None, threads=1, folder=False, repeats=9)
+SUITE = Suite(
+    program=program,
+    memory=None,
+    threads=1,
+    folder=False,
+    more=(("--repeats", {"type": int, "default": 9}),),
+)
