@@ -79,9 +79,14 @@ class Range(NamedTuple):
 
 
 def is_range_file(path: Path) -> bool:
-    """Whether a file begins as svm-scale's do."""
+    """Whether a file begins as svm-scale's do.
+
+    A model's begins with the size of its header, which may have the bytes of such text; more of its
+    bytes are 0.
+    """
     with open_regular(path, follow_links=True) as file:
-        return file.read(3).startswith(STARTS)
+        beginning = file.read(8)
+    return beginning.startswith(STARTS) and 0 not in beginning
 
 
 def read_range(path: str | os.PathLike[str], *, with_targets: bool = False) -> Range:

@@ -12,7 +12,7 @@ from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.wrappers import ScaledRows
 from bigsvm.errors import DataError, ModelError
 from bigsvm.interchange import read_libsvm_model, write_libsvm_model
-from bigsvm.interchange.range_file import read_range
+from bigsvm.interchange.range_file import is_range_file, read_range
 
 TEXT = "x\n-1 1\n1 2 6\n3 -0.5 1e3\n"
 
@@ -288,3 +288,12 @@ def test_an_exported_model_is_exported_again(scaled, tmp_path):
     graph = reference.ReferenceEvaluator(str(tmp_path / "graph"))
     [values] = graph.run(["values"], {"X": X.astype(np.float64)})
     np.testing.assert_allclose(values, model.decision_function(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [0x0A78, 0x0A79, 0x0A0D78])
+def test_a_model_is_none_of_them_whatever_the_size_of_its_header(size, tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(size.to_bytes(8, "little") + b'{"a": 1}')
+    assert not is_range_file(path)
+    path.write_bytes(b"x\n0 1\n1 0 2\n")
+    assert is_range_file(path)
