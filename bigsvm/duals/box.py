@@ -74,6 +74,21 @@ class _Part(NamedTuple):
     def falls(self) -> Mask:
         return self.alpha > self.lower
 
+    def slope(self, threshold: float) -> F8:
+        """Return the derivative of the duality gap by outputs, (m,): α − its best value.
+
+        It is 0 at a bound, on the right side of the threshold; there losses and quadratic term
+        cancel.
+        """
+        excess = self.linear - self.outputs - threshold
+        ridge = np.broadcast_to(self.ridge, len(self.alpha))
+        best = np.where(excess > 0, self.upper, self.lower)
+        if ridge.any():
+            inside = np.clip(excess / np.where(ridge > 0, ridge, 1.0), self.lower, self.upper)
+            best = np.where(ridge > 0, inside, best)
+        slope: F8 = self.alpha - best
+        return slope
+
     def slack(self, threshold: float) -> float:
         """Sum of the losses at a threshold."""
         with_ridge = np.broadcast_to(self.ridge, len(self.alpha)) > 0
@@ -301,9 +316,20 @@ class BoxDual(Dual[Optimality]):
         for part in self._parts(alpha, outputs, None):
             gradient, extremes = part.gradient, standing.groups[part.group]
             limit = min(tol, extremes.gap) - 2 * error
-            # A loss begins at the threshold, so rows on its wrong side decide the duality gap.
-            highest = max(extremes.max_up - limit, extremes.threshold + 2 * error)
-            lowest = min(extremes.min_low + limit, extremes.threshold - 2 * error)
-            rises, falls = part.rises & (gradient > lowest), part.falls & (gradient < highest)
-            chosen[part.start : part.stop] |= rises | falls | (part.rises & part.falls)
+            rises, falls = part.rises, part.falls
+            near = rises & (gradient > extremes.min_low + limit)
+            near |= falls & (gradient < extremes.max_up - limit)
+            # A loss begins at the threshold, so rows at a bound on its wrong side decide the
+            # duality gap. What free rows change in it has a limit if C has.
+            near |= rises & ~falls & (gradient > extremes.threshold - 2 * error)
+            near |= falls & ~rises & (gradient < extremes.threshold + 2 * error)
+            has_limit = np.isfinite(part.upper - part.lower) | (np.asarray(part.ridge) > 0)
+            near |= rises & falls & ~has_limit
+            chosen[part.start : part.stop] |= near
         return np.flatnonzero(chosen)
+
+    def slopes(self, alpha: F8, outputs: F8, rows: I8, standing: Optimality) -> F8:
+        slopes = np.zeros(len(rows))
+        for part in self._parts(alpha, outputs, rows):
+            slopes[part.start : part.stop] += part.slope(standing.thresholds[part.group])
+        return slopes

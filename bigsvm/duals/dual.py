@@ -260,10 +260,18 @@ class Dual(ABC, Generic[StandingT]):
         """Rows whose outputs decide the gaps, if any output may be wrong by `error`; ascending.
 
         They include every row that may violate by more than `tol`, or as much as any, and where
-        there are thresholds, free rows and rows that may be on the wrong side of one. For a ball
-        the array is empty if the gap is at most `tol` in any case. alpha and outputs are those of
-        all rows.
+        there are thresholds, rows at a bound that may be on the wrong side of one, and free rows
+        whose loss has no limit. For a ball the array is empty if the gap is at most `tol` in any
+        case. alpha and outputs are those of all rows.
         """
+
+    def slopes(self, alpha: F8, outputs: F8, rows: I8, standing: StandingT) -> F8 | float:
+        """Return derivatives of the duality gap by the outputs of `rows`, (m,) or (m, …).
+
+        alpha and outputs are those of `rows`. The derivatives are for rows that are not in doubt,
+        and 0 where such rows do not change the duality gap.
+        """
+        return 0.0
 
     @abstractmethod
     def newton(

@@ -57,6 +57,7 @@ class SharedArguments(KernelParameters, Resources):
     cache_dir: str | os.PathLike[str] | None = again("cache_dir")
     checkpoint: str | os.PathLike[str] | None = again("checkpoint")
     checkpoint_copy: str | None = again("checkpoint_copy")
+    exact_objective: bool = again("exact_objective")
     max_time: float | None = again("max_seconds", default=None)
     n_jobs: int | None = again("threads")
     random_state: int | np.random.RandomState | None = again("seed", default=None)

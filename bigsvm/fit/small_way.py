@@ -259,6 +259,8 @@ def _certificate(
         bytes_read=0,
         seconds=now - matrix.began,
         seconds_by_phase=phases,
+        objective_error=0.0,
+        duality_gap_error=0.0,
     )
 
 

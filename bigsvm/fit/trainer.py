@@ -201,7 +201,10 @@ class Trainer:
                 self.workforce, source, self.tiles, block_bytes=plan.block_bytes
             )
         choice = choice_for(run, parameters, certify=self._certifies)
-        return Decomposition(run, tol=parameters.tol, choice=choice, executor=executor).run()
+        return Decomposition(
+            run, tol=parameters.tol, choice=choice, executor=executor,
+            exact_objective=parameters.exact_objective,
+        ).run()  # fmt: skip
 
 
 def costs_of(workforce: Workforce | None) -> dict[str, int]:

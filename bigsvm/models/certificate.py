@@ -33,6 +33,7 @@ CHECKS: dict[str, Kind] = {
         },
         None,
     ),
+    **dict.fromkeys(("objective_error", "duality_gap_error"), (AMOUNT, None)),
     "seconds": FINITE,
     "seconds_by_phase": ({str: AMOUNT}, None),
     "cpu_idle": (FINITE, None),

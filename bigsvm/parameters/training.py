@@ -102,6 +102,16 @@ class TrainingParameters(
         panel=STOPPING,
         formulations=(*CLASSIFIERS, "l2-one-class"),
     )
+    exact_objective: bool = parameter(
+        False,
+        """
+        Whether the certified objective and duality gap are computed in float64 throughout.
+
+        If False, a sample of the support vectors may show that what float32 has changed in them is
+        next to nothing; `certificate_` says how much (`objective_error`, `duality_gap_error`).
+        """,
+        panel=STOPPING,
+    )
     max_seconds: float = parameter(
         math.inf,
         """

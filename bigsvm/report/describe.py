@@ -278,7 +278,7 @@ def certificate_lines(
         bounded = f"shared by the pairs; {count(certificate['n_bounded'])} coefficients are bounded"
     return [
         ("training", f"{verdict}: {reason.sentence}"),
-        ("dual objective", number(certificate["objective"], 10)),
+        ("dual objective", _with_error(certificate, "objective", 10)),
         *(("advice", sentence) for sentence in certificate.get("advice", ())),
         ("test error", _test_error(certificate)),
         ("pairs of classes", _pairs(certificate.get("pairs"), classes, gap)),
@@ -358,11 +358,18 @@ def _gap(certificate: Mapping[str, Any]) -> str:
     return f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"
 
 
+def _with_error(certificate: Mapping[str, Any], name: str, digits: int) -> str:
+    """Show a value, and the rounding error that a sample has found in it."""
+    error = certificate.get(f"{name}_error")
+    rounding = f", rounding about {number(error, 2)}" if error else ""
+    return f"{number(certificate[name], digits)}{rounding}"
+
+
 def _duality_gap(certificate: Mapping[str, Any]) -> str:
     """Show the duality gap, or an estimate that is said to be one."""
     estimate, n_rows = certificate.get("sampled_duality_gap"), certificate.get("sampled_rows")
     if certificate["duality_gap"] is not None or estimate is None or n_rows is None:
-        return number(certificate["duality_gap"], 4)
+        return _with_error(certificate, "duality_gap", 4)
     error = certificate.get("sampled_duality_gap_deviation") or 0.0
     return (
         f"about {number(estimate, 3)}, standard error {number(error, 2)}: an estimate from a "

@@ -3,20 +3,20 @@
 For the certificate, outputs are recomputed in float64 where optimality and objectives are decided.
 
 A sample of the support rows shows by how much float32 got their outputs wrong. Rows that could
-violate, or decide the gap, if every output were wrong by several times that much are recomputed:
-those near the threshold, with a coefficient or without. They decide the KKT gap, and the duality
-gap too: the error of a row at its bound farther away cancels there, as it adds to the losses what
-it takes from the quadratic term. The other outputs enter the objective alone. They are recomputed
-as well (all support rows, n_SV² / 2 evaluations) unless the sample shows that their errors cancel,
-and where few support rows are settled. The slack of rows that are not recomputed keeps the rounding
-of float32.
+violate, or decide the KKT gap, if every output were wrong by several times that much are
+recomputed: those at the extremes of the gradient, with a coefficient or without. The other outputs
+enter the objective and the duality gap alone. They are recomputed as well (all support rows, n_SV²
+/ 2 evaluations) unless the sample shows that their errors change both by next to nothing; the
+certificate has by how much. The error of a row at its bound cancels in the duality gap, as it adds
+to the losses what it takes from the quadratic term. The slack of rows that are not recomputed keeps
+the rounding of float32.
 
 A point that is not feasible is not certified, whatever its gap.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -53,6 +53,30 @@ FEWER = 3
 them needs all of its kernel values, all support rows together need half of theirs."""
 OBJECTIVE_ERROR = 5e-6
 """Relative error of the objective that a sample has to rule out: as small as duality gaps are."""
+GAP_ERROR = 0.01
+"""Relative error of the duality gap that a sample has to rule out, unless it is an error that the
+objective may have: a gap is read to two digits at most."""
+
+
+class Errors(NamedTuple):
+    """Errors of the objective and of the duality gap."""
+
+    objective: float
+    duality_gap: float
+
+
+EXACT = Errors(0.0, 0.0)
+
+
+class Certified(NamedTuple):
+    """The standing of a point, and by how much rounding may change its objective and duality gap.
+
+    The errors are estimated from a sample: 0 where the outputs of all support rows are in float64,
+    and None where they are not known.
+    """
+
+    standing: Standing
+    errors: Errors | None = None
 
 
 def certify(
@@ -62,15 +86,16 @@ def certify(
     outputs: F8,
     *,
     tol: float,
+    exact_objective: bool = False,
     inherited_error: Callable[[], float] = lambda: 0.0,
-) -> Standing:
+) -> Certified:
     """Return the standing of a point by outputs in float64; polish it first where few rows matter.
 
     Alpha and outputs, (n,) float64, are changed in place, at the end: the outputs of the rows that
-    decide what is certified, or of all rows of a small problem. `inherited_error` returns the
-    largest error of outputs that this process has not computed; it is called only if not all
-    outputs are recomputed. Steps keep points feasible, so a point that is not came from a
-    checkpoint.
+    decide what is certified, or of all rows of a small problem. With `exact_objective` outputs of
+    all support rows are recomputed. `inherited_error` returns the largest error of outputs that
+    this process has not computed; it is called only if not all outputs are recomputed. Steps keep
+    points feasible, so a point that is not came from a checkpoint.
     """
     if fault := dual.infeasible(alpha):
         raise CheckpointError(
@@ -81,9 +106,14 @@ def certify(
     if len(alpha) * len(support) > EXACT_EVALUATIONS:
         # Each function separately: it has fewer support rows, and needs half of their values.
         points, least_error = _points(dual, alpha, outputs), inherited_error()
-        corrected = [_corrected(*part, exact, tol, least_error) for part in points]
-        for (_, _, f), (rows, exact_f) in zip(points, corrected, strict=True):
+        corrected = [
+            _corrected(*part, exact, tol, least_error, exact_objective=exact_objective)
+            for part in points
+        ]
+        for (_, _, f), (rows, exact_f, _) in zip(points, corrected, strict=True):
             f[rows] = exact_f
+        known = [errors for *_, errors in corrected if errors is not None]
+        errors = Errors(*np.sum(known, axis=0)) if len(known) == len(corrected) else None
     else:
         everything = np.arange(len(alpha))
         exact_f = exact.outputs(everything, dual.formulation.per_output(alpha))
@@ -100,8 +130,8 @@ def certify(
             ):
                 alpha[:], exact_f = better, f
         outputs[:] = exact_f
-    standing = dual.optimality(alpha, outputs)
-    return standing
+        errors = EXACT
+    return Certified(dual.optimality(alpha, outputs), errors)
 
 
 def _points(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8, F8]]:
@@ -112,9 +142,16 @@ def _points(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8
 
 
 def _corrected(
-    dual: Dual[Any], alpha: F8, outputs: F8, exact: Exact, tol: float, least_error: float
-) -> tuple[I8, F8]:
-    """Recompute the outputs that decide what is certified; returns their rows, and f there.
+    dual: Dual[Any],
+    alpha: F8,
+    outputs: F8,
+    exact: Exact,
+    tol: float,
+    least_error: float,
+    *,
+    exact_objective: bool,
+) -> tuple[I8, F8, Errors | None]:
+    """Recompute the outputs that decide what is certified; returns their rows, f, and the errors.
 
     The error of an output is taken to be at least `least_error`. Outputs change while this runs,
     and are restored at the end.
@@ -127,11 +164,15 @@ def _corrected(
             error = max(DOUBT * done.error, least_error)
             return dual.doubtful(alpha, outputs, tol=tol, error=error)
 
-        if not _few_are_enough(dual, alpha, outputs, support, done, doubtful, tol):
+        is_enough, errors = False, None
+        if not exact_objective:
+            is_enough, errors = _few_are_enough(dual, alpha, outputs, support, done, doubtful, tol)
+        if not is_enough:
+            errors = EXACT
             done.add_all(support)
             while len(rows := done.missing(doubtful())):
                 done.add(rows)
-        return done.rows, outputs[done.rows]
+        return done.rows, outputs[done.rows], errors
 
 
 def _few_are_enough(
@@ -142,39 +183,41 @@ def _few_are_enough(
     done: _Recomputed,
     doubtful: Callable[[], I8],
     tol: float,
-) -> bool:
+) -> tuple[bool, Errors | None]:
     """Recompute a sample of the support rows, and rows in doubt; False if all are needed."""
 
     def are_few(n_more: int) -> bool:
         return FEWER * (done.n + n_more) <= len(support)
 
     if not are_few(TRIED + len(doubtful())):
-        return False
+        return False, None
     tried = np.sort(np.random.default_rng(0).choice(support, TRIED, replace=False))
-    term_errors = done.beta[tried] * done.add(tried)
+    changes = done.add(tried)
     while len(rows := done.missing(near := doubtful())):
         if not are_few(len(rows)):
-            return False
+            return False, None
         done.add(rows)
         if dual.optimality(alpha, outputs).gap > tol:
-            return True  # whatever the other outputs are
+            return True, None  # whatever the other outputs are
     settled = ~np.isin(tried, near)
     n_left = len(done.missing(support))
-    objective = dual.optimality(alpha, outputs).objective
-    return _cancel(term_errors.reshape(TRIED, -1).sum(axis=1)[settled], n_left, objective)
-
-
-def _cancel(tried: F8, n_left: int, objective: float) -> bool:
-    """Whether the errors of the terms of αᵀKα add up to next to nothing beside the objective.
-
-    `tried` (t,) are the errors of sampled terms; `n_left` terms are not recomputed. The sum of
-    their errors is taken to be its expectation plus its standard error. The limit is twice that of
-    the objective, which has only half of αᵀKα.
-    """
+    tried, changes = tried[settled], changes[settled]
     if len(tried) < 2:
-        return not n_left
-    expected, spread = float(tried.mean()), float(tried.std(ddof=1)) / len(tried) ** 0.5
-    return bool(n_left * (abs(expected) + spread) <= 2 * OBJECTIVE_ERROR * abs(objective))
+        return not n_left, EXACT
+    standing = dual.optimality(alpha, outputs)
+    # The objective has half of the errors of αᵀKα.
+    objective = n_left * _largest_mean(0.5 * done.beta[tried] * changes)
+    slopes = dual.slopes(alpha[tried], outputs[tried], tried, standing)
+    duality_gap = n_left * _largest_mean(slopes * changes)
+    most = OBJECTIVE_ERROR * abs(standing.objective)
+    is_enough = objective <= most and duality_gap <= max(most, GAP_ERROR * standing.duality_gap)
+    return is_enough, Errors(objective, duality_gap)
+
+
+def _largest_mean(terms: F8) -> float:
+    """Return the size of the mean of sampled terms, (t,) or (t, k), and its standard error."""
+    sums = terms.reshape(len(terms), -1).sum(axis=1)
+    return float(abs(sums.mean()) + sums.std(ddof=1) / len(sums) ** 0.5)
 
 
 class _Recomputed:
@@ -239,15 +282,15 @@ def conclude(
     reason: StopReason,
     *,
     tol: float,
-    standing: Standing | None,
-    certify: Callable[[], Standing],
+    certified: Certified | None,
+    certify: Callable[[], Certified],
     sample: Callable[[F8], SampledGap | None],
     returns_current: bool,
 ) -> TrainingResult:
     """Return the point of the last sweep, or a later one, whose gap is not known.
 
-    `standing` and `certify` are for the point of the last sweep. `sample` estimates the duality gap
-    of a later one, if the time limit has ended the run. `returns_current` says whether the
+    `certified` and `certify` are for the point of the last sweep. `sample` estimates the duality
+    gap of a later one, if the time limit has ended the run. `returns_current` says whether the
     current point is returned, also before it is swept.
     """
     state, count = run.state, run.count
@@ -256,21 +299,21 @@ def conclude(
     )
     alpha = state.alpha
     if not count.n_sweeps or half_swept or returns_current:
-        alpha, standing = state.current_alpha(), None
+        alpha, certified = state.current_alpha(), None
     elif reason is StopReason.MAX_ITER:
-        standing = certify()
-        if standing.gap <= tol:  # few rows are polished, which takes no pair steps
+        certified = certify()
+        if certified.standing.gap <= tol:  # few rows are polished, which takes no pair steps
             reason = StopReason.CONVERGED
-    elif standing is None or reason not in (StopReason.CONVERGED, StopReason.STALLED):
+    elif certified is None or reason not in (StopReason.CONVERGED, StopReason.STALLED):
         # Steps only raise the objective, and sweeps may be hours apart.
-        alpha, standing = state.current_alpha(), None
+        alpha, certified = state.current_alpha(), None
         if np.array_equal(alpha, state.alpha):
-            standing = run.dual.optimality(alpha, state.outputs)
+            certified = Certified(run.dual.optimality(alpha, state.outputs))
     sampled = None
-    if standing is None and reason is StopReason.TIME_LIMIT:
+    if certified is None and reason is StopReason.TIME_LIMIT:
         sampled = sample(run.dual.formulation.netted(alpha))
     run.watch.account()
-    return _result(run, reason, tol, alpha, standing, sampled)
+    return _result(run, reason, tol, alpha, certified, sampled)
 
 
 def _result(
@@ -278,14 +321,15 @@ def _result(
     reason: StopReason,
     tol: float,
     alpha: F8,
-    standing: Standing | None,
+    certified: Certified | None,
     sampled: SampledGap | None,
 ) -> TrainingResult:
     """Gather the result of a run at a point.
 
-    `standing` is None where the outputs of the point are not complete: before the first sweep, or
+    `certified` is None where the outputs of the point are not complete: before the first sweep, or
     in the middle of a sweep.
     """
+    standing, errors = certified or (None, None)
     dual, state, count = run.dual, run.state, run.count
     netted = dual.formulation.netted(alpha)
     if standing is not None and netted is not alpha:
@@ -302,6 +346,8 @@ def _result(
         stop_reason=reason,
         tol=tol,
         objective=standing.objective if standing else None,
+        objective_error=errors.objective if errors else None,
+        duality_gap_error=errors.duality_gap if errors else None,
         gap=standing.gap if standing else None,
         duality_gap=finite_or_none(standing.duality_gap) if standing else None,
         n_support=len(support),

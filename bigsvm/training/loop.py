@@ -31,7 +31,7 @@ from bigsvm.executors.working_rows import Gathered, WorkingRows
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.interruption import checked_by
 from bigsvm.training import events
-from bigsvm.training.certify import certify, conclude
+from bigsvm.training.certify import Certified, certify, conclude
 from bigsvm.training.confirm import confirm
 from bigsvm.training.result import StopReason
 from bigsvm.training.sampled_gap import SampledGap, sampled_gap
@@ -77,16 +77,23 @@ class Decomposition:
     """
 
     def __init__(
-        self, run: Run, *, tol: float, choice: Choice, executor: Executor | None = None
+        self,
+        run: Run,
+        *,
+        tol: float,
+        choice: Choice,
+        executor: Executor | None = None,
+        exact_objective: bool = False,
     ) -> None:
         self._run, self.tol, self._choice = run, tol, choice
+        self._exact_objective = exact_objective
         if executor is None:
             executor = LocalExecutor(run.source, run.tiles, block_bytes=run.plan.block_bytes)
         self._executor, self._rows = executor, WorkingRows(run.source, executor.take)
         self._passes = Passes(run, executor, self._rows, choice)
         self._buffer = RowBuffer(run.plan.gram_bytes)
         self._stop: StopReason | None = None
-        self._standing: Standing | None = None
+        self._certified: Certified | None = None
         # Not saved: a resumed run knows the objective again when it chooses active rows.
         self._objective = float("nan")
         self._n_violating: int | None = None
@@ -134,7 +141,7 @@ class Decomposition:
         if self._stop is not StopReason.CONVERGED:
             run.save()
         return conclude(
-            run, self._stop, tol=self.tol, standing=self._standing, certify=self._certify,
+            run, self._stop, tol=self.tol, certified=self._certified, certify=self._certify,
             sample=self._sample, returns_current=self._choice.returns_current,
         )  # fmt: skip
 
@@ -144,7 +151,8 @@ class Decomposition:
         """Score the rows of the scope; stop if all are optimal, else choose the active ones."""
         run, count = self._run, self._run.count
         alpha, outputs = run.of_scope()
-        standing = self._standing = run.dual.optimality(alpha, outputs)
+        standing: Standing = run.dual.optimality(alpha, outputs)
+        self._certified = Certified(standing)
         self._objective = standing.objective
         if (reason := self._choice.end(standing)) is not None:
             self._stop = StopReason(reason)
@@ -177,13 +185,13 @@ class Decomposition:
             # Saved before the certificate, so that a resumed run certifies to the same bits.
             if run.saver is not None and run.saver.keeps_ends:
                 run.save()
-            standing = self._standing = self._certify()
+            standing = self._certify().standing
             if standing.gap > self.tol:
                 self._choice.distrust_kept_rows()
             fell = count.has_fallen(standing)
         count.judge(standing)
         if count.fruitless >= PATIENCE and not examined:
-            standing = self._standing = self._certify()
+            standing = self._certify().standing
         run.listener(
             events.Swept(
                 count.n_sweeps, standing.gap, self.tol, standing.objective, standing.n_support,
@@ -197,19 +205,20 @@ class Decomposition:
             return standing, StopReason.MAX_ITER
         return standing, StopReason.STALLED if fell or count.fruitless >= PATIENCE else None
 
-    def _certify(self) -> Standing:
-        """Recompute in float64 what decides the standing of the point, and return this standing."""
+    def _certify(self) -> Certified:
+        """Recompute in float64 what decides the standing of the point."""
         run = self._run
         # This is nearly always the end, and float64 takes twice the memory of kernel rows.
         self._buffer = RowBuffer(run.plan.gram_bytes)
         with run.watch.timing("certificate"), run.tiles.exact() as tiles:
             exact = Exact(self._executor, tiles, self._rows.gather, at_once=run.plan.exact_rows)
-            standing: Standing = certify(
+            self._certified = certify(
                 run.dual, exact, run.state.alpha, run.state.outputs, tol=self.tol,
+                exact_objective=self._exact_objective,
                 inherited_error=lambda: confirm(run, self._executor, self._rows, tol=self.tol),
             )  # fmt: skip
         run.computed_outputs = True
-        return standing
+        return self._certified
 
     def _sample(self, alpha: F8) -> SampledGap | None:
         """Estimate the duality gap at alpha; None where rows cannot be read.

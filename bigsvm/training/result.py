@@ -81,13 +81,17 @@ class Certificate:
     ----------
     objective : float or None
         Dual objective, maximised. Unless the run was interrupted or out of time, the outputs that
-        decide the gaps are recomputed in float64; of many other support rows a sample is, which has
-        to show that their errors cancel in the objective. None, as the gaps, where the run stopped
-        before the first sweep or in the middle of one.
+        decide the KKT gap are recomputed in float64; of many other support rows a sample is, which
+        has to show that their errors hardly change objective and duality gap. None, as the gaps,
+        where the run stopped before the first sweep or in the middle of one.
     gap : float or None
         KKT gap over all rows (Chang & Lin 2001, section 4.1, maximal violating pair).
     duality_gap : float or None
         Primal minus dual objective; None where C is inf and a row has a loss, be it by rounding.
+    objective_error, duality_gap_error : float or None
+        By how much float32 may have changed objective and duality gap, estimated from a sample of
+        the support rows; 0 where outputs of all of them are in float64. None where they are not
+        certified, and of pairs of classes.
     n_sweeps, n_iter : int
         Passes over all rows; pair steps.
     n_working_sets, rows_swept : int
@@ -168,6 +172,8 @@ class Certificate:
     sampled_rows: int | None = None
     n_different: int | None = None
     ball: dict[str, float | str | None] | None = None
+    objective_error: float | None = None
+    duality_gap_error: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

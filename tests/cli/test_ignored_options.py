@@ -32,8 +32,11 @@ CHANGES = {
     "checkpoint_every": "1s", "zero_based": "yes",
 }  # fmt: skip
 """Another value of each option of `train` that may change a model."""
-LIMITS = {"threads", "max_seconds", "formulation", "checkpoint", "checkpoint_copy"}
-"""Limits and a checkpoint apply to every run; the test loops over the formulation."""
+LIMITS = {
+    "threads", "max_seconds", "formulation", "checkpoint", "checkpoint_copy", "exact_objective",
+}  # fmt: skip
+"""Limits, a checkpoint and an exact objective apply to every run; the test loops over the
+formulation."""
 SPELLED = {
     "certify": "--no-certify",
     "shrinking": "--no-shrinking",

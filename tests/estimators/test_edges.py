@@ -420,6 +420,7 @@ WRONG_KINDS = {
     "first_points": [None, 3],
     "ball_tol": [None, "1e-6"],
     "certify": [None, 1, "yes"],
+    "exact_objective": [None, 1, "yes"],
     "kernel": [None, 3, len, bigsvm.kernels.RBF],
     "degree": ["3", None, [2]],
     "gamma": [None, {}],

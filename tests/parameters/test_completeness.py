@@ -145,7 +145,7 @@ OTHERS = {
     "kernel_rows": {"kernel_rows": 50}, "disk_cache": {"disk_cache": "9MB", "working_set": "all"},
     "cache_dir": {"cache_dir": "."}, "threads": {"threads": 2}, "seed": {"seed": 5},
     "checkpoint_every": {"checkpoint_every": 1.0}, "max_iter": {"max_iter": 2},
-    "max_seconds": {"max_seconds": 99.0},
+    "max_seconds": {"max_seconds": 99.0}, "exact_objective": {"exact_objective": True},
     "checkpoint_copy": {"checkpoint_copy": "memory://completeness"},
 }  # fmt: skip
 """Another value of each parameter, and what else has to be given for it to mean something."""

@@ -53,19 +53,21 @@ FAMILIES = {
     "few": (22, 32.0, 2.0),
     "many": (50, 10.0, 0.3),
     "crowded": (50, 3.0, 1.0),
+    "words": (50_000, 10.0, 1.0),
     "smooth": (20, 1.0, 0.05),
 }
-"""Columns, C and gamma of what is made; about 5, 20 and 35 % of the rows become support vectors,
-and `smooth` has targets."""
+"""Columns, C and gamma of what is made; about 5, 20, 35 and 80 % of the rows become support
+vectors, and `smooth` has targets."""
 TEST_ROWS = 50_000
 """Rows of the test part of a made problem."""
-WITHOUT_ZEROS = ("few", "many", "smooth")
+LAYOUTS = {"crowded": ("dense", "csr"), "words": ("csr",)}
+"""Those of families that have zeros."""
 
 
 def made(family: str, n_rows: int) -> DataSet:
     """Describe `n_rows` of a family of `synthetic.py`."""
     n_columns, C, gamma = FAMILIES[family]
-    layouts = ("dense",) if family in WITHOUT_ZEROS else ("dense", "csr")
+    layouts = LAYOUTS.get(family, ("dense",))
     return DataSet(f"{family}-{n_rows}", n_columns, C, gamma, (1.0,), n_rows, layouts)
 
 

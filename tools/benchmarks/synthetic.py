@@ -13,6 +13,10 @@ crowded
        become support vectors, nearly all of them at a bound. 10 columns are waves as above; 40 are
        0 or 1 and say which of 4 areas and of 36 kinds a row is of. A cluster has one area and one
        kind, which a few of its rows do not have
+words  50 000 columns, C 10, gamma 1: CSR rows like those of short texts after TF-IDF, of length 1
+       and some 75 entries. Words are as frequent as Zipf's law has them; half of a row's are of one
+       of 20 topics, and half of the topics make the class, but for a twentieth of the rows. Nearly
+       all rows become support vectors
 smooth 20 columns and targets, which are a smooth function of some columns and noise; a hundredth of
        the rows are far from the others. Rows of another number of them are other rows
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import dask.array as da
+    import scipy.sparse as sp
     from numpy.typing import NDArray
 
     Block = Callable[[np.random.Generator], tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -41,6 +46,8 @@ UNUSUAL = 0.05
 """Share of the rows of ``crowded`` that have a random area, and a random kind."""
 SHARPNESS = 2.0
 """Slope of the log odds of the classes of ``crowded`` along the decision."""
+N_TOPICS, TOPIC_WORDS, TEXT_WORDS, OTHER_CLASS = 20, 2000, 80, 0.05
+"""Topics of ``words``, words of each, words of a row, and the share of rows of the other class."""
 SEED = 0
 
 
@@ -99,10 +106,10 @@ FAMILIES = {
 
 def make(
     family: str, n_rows: int, n_columns: int
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float32] | sp.csr_matrix, NDArray[np.float64]]:
     """Rows (n_rows, n_columns) float32, and labels (n_rows,) of ±1 or targets."""
-    if family == "smooth":
-        return smooth(n_rows, n_columns)
+    if family in WHOLE:
+        return WHOLE[family](n_rows, n_columns)
     random = np.random.default_rng(SEED)
     block_of = (
         crowded(random, n_columns)
@@ -157,6 +164,38 @@ def smooth(n_rows: int, n_columns: int) -> tuple[NDArray[np.float32], NDArray[np
     rows[random.random(n_rows) < 0.01] *= 4
     targets = np.sin(rows[:, 0]) + 0.5 * rows[:, 1] * rows[:, 2]
     return rows, targets + 0.2 * random.standard_normal(n_rows)
+
+
+def words(n_rows: int, n_columns: int) -> tuple[sp.csr_matrix, NDArray[np.float64]]:
+    """Make rows (n, d) and labels (n,) of ``words``."""
+    import scipy.sparse as sp
+
+    random = np.random.default_rng(SEED)
+    frequency = np.cumsum(1 / np.arange(10, n_columns + 10))
+    frequency /= frequency[-1]
+
+    def by_frequency(size: tuple[int, int]) -> NDArray[np.int64]:
+        return np.searchsorted(frequency, random.random(size))
+
+    of_topic = by_frequency((N_TOPICS, TOPIC_WORDS))
+    topic = random.integers(N_TOPICS, size=n_rows)
+    rare = (TOPIC_WORDS * random.random((n_rows, TEXT_WORDS // 2)) ** 2).astype(np.int64)
+    columns = np.hstack([by_frequency((n_rows, TEXT_WORDS // 2)), of_topic[topic[:, None], rare]])
+    starts = np.arange(0, columns.size + 1, TEXT_WORDS)
+    rows = sp.csr_matrix(
+        (np.ones(columns.size), columns.ravel(), starts), shape=(n_rows, n_columns)
+    )
+    rows.sum_duplicates()
+    n_texts = np.bincount(rows.indices, minlength=n_columns)
+    rows.data = (1 + np.log(rows.data)) * np.log(n_rows / n_texts[rows.indices])
+    lengths = np.sqrt(rows.multiply(rows).sum(axis=1)).A1
+    rows = sp.csr_matrix(sp.diags_array(1 / lengths) @ rows, dtype=np.float32)
+    is_first = (topic < N_TOPICS // 2) ^ (random.random(n_rows) < OTHER_CLASS)
+    return rows, np.where(is_first, 1.0, -1.0)
+
+
+WHOLE = {"smooth": smooth, "words": words}
+"""Families whose rows are made all at once."""
 
 
 def waves(f: Family, random: np.random.Generator, n_columns: int) -> Block:
