@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,11 +13,13 @@ from bigsvm.core import smo
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram import Partners
 from bigsvm.interruption import check_interrupt, checked_by
+from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.training import events
 from bigsvm.training.check_saved import RunContent
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.run import Watch
 from bigsvm.training.state import SURROUNDINGS_FAILED, Counters, Limits, Phase, SearchState, Stopped
+from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
@@ -65,6 +67,8 @@ class Search(ABC):
     """
 
     core: CoreSet
+    ends_as_published: ClassVar[bool] = False
+    """Whether a search without a certificate ends as its paper has it, whatever that takes."""
 
     def __init__(
         self,
@@ -92,6 +96,9 @@ class Search(ABC):
         if parameters.certify:
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
+        elif not self.ends_as_published and _has_test_error(parameters, source.n_rows):
+            # A growing part of the rows makes a model sooner than a search for so many points.
+            capacity = min(capacity, FEW_POINTS)
         self.core = self._make_core(of_core, tiles, capacity)
         saved = None if saver is None else saver.latest(RunContent(dual, source.n_rows))
         self.count = Counters(phase=Phase.SEARCH)
@@ -300,3 +307,8 @@ def sample_size(sampling: float | str, n_rows: int) -> int:
     if isinstance(sampling, float) and sampling <= 1:  # 1 is a row, 1.0 all of them
         return max(1, round(sampling * n_rows))
     return min(int(sampling), n_rows)
+
+
+def _has_test_error(parameters: TrainingParameters, n_rows: int) -> bool:
+    """Whether training on a growing part of the rows knows its test error, and when to end."""
+    return parameters.formulation in CLASSIFIERS and n_rows > DIRECT_ROWS

@@ -33,7 +33,8 @@ def drawn_for(
 ) -> DrawnRows | None:
     """Draw rows for a classifier without certificate, if the first rows are no random sample.
 
-    None if they are one, if all rows can be held, and for a ball, whose search draws its own. As
+    None if they are one, if all rows can be held, and for a ball that is searched for as published,
+    as this search draws its own rows and goes on with no others. As
     many are drawn as may be held; how often a row counts does not change how often it is drawn.
 
     Raises
@@ -48,7 +49,11 @@ def drawn_for(
     memory = parse_bytes(parameters.memory)
     streamed = source.row_alignment > 1 and not source.is_shuffled
     searches = parameters.formulation in BALLS and parameters.multiclass != "ovr"
-    if searches or not streamed or source.n_rows * source.bytes_per_row <= HELD_SHARE * memory:
+    if (
+        (searches and parameters.solver != "pairwise")
+        or not streamed
+        or source.n_rows * source.bytes_per_row <= HELD_SHARE * memory
+    ):
         return None
     count = int(HELD_SHARE * memory / source.bytes_per_row)
     if count <= DIRECT_ROWS:

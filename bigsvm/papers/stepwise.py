@@ -71,6 +71,7 @@ class StepwiseSearch(Search):
     """One search that takes a step for each sample; see the module's docstring."""
 
     core: CoreSet
+    ends_as_published = True
     _at_beginning: tuple[SearchState, dict[str, Any]] | None = None
 
     def _plan_of_core(self, plan: TrainingPlan) -> TrainingPlan:

@@ -95,7 +95,8 @@ class TrainingParameters(
         `stop_reason_` is ``"settled"``, and `certificate_` has the test error, its standard error
         and the rows used. A run that comes to all rows is certified after all. Problems of at most
         8192 rows are refused, as all of their rows are trained on from the start. If a source is
-        neither in memory nor shuffled, one pass draws the rows. The search for a ball ends alone:
+        neither in memory nor shuffled, one pass draws the rows. The search for a ball ends by
+        itself where few rows become support vectors, or `solver` is one of a paper:
         `stop_reason_` is ``"sampled"``.
         """,
         recorded=True,

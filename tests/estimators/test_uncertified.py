@@ -47,6 +47,7 @@ def three():
     params=[
         "SVC",
         "NuSVC",
+        "L2SVC",
         pytest.param("Crammer-Singer", marks=pytest.mark.slow),
         "one against the rest",
     ]
@@ -56,6 +57,7 @@ def kind(request, two, three):
     return {
         "SVC": (bigsvm.SVC(C=2, gamma=1.0), two),
         "NuSVC": (bigsvm.NuSVC(nu=0.15, gamma=1.0), two),
+        "L2SVC": (bigsvm.L2SVC(C=2, gamma=1.0), two),
         "Crammer-Singer": (bigsvm.CrammerSingerSVC(C=2, gamma=1.0), three),
         "one against the rest": (bigsvm.SVC(C=2, gamma=1.0, multiclass="ovr"), three),
     }[request.param]

@@ -1,6 +1,7 @@
 """Training without a certificate beside certified training: CPU time and test accuracy.
 
     python -m tools.benchmarks uncertified --part svc [--data w8a mnist …] [--repeats 3]
+    python -m tools.benchmarks uncertified --part l2-svc [--data w8a …]
     python -m tools.benchmarks uncertified --part full-core
     python -m tools.benchmarks uncertified --part balls
 
@@ -12,6 +13,7 @@ svc        SVC with ``certify=False`` and with ``certify=True`` take turns on th
            rule for an end; training itself fits a line (`bigsvm.training.learning_curve`). Limits:
            at most 35 % of the certified CPU time, of a million rows 10 %, and at most 0.5 points
            less accuracy
+l2-svc     the same of L2SVC
 full-core  L2SVC on noisy labels (a fifth of them, 10 columns), whose core set does not fit in the
            memory: test accuracy with and without a certificate, and SVC's
 balls      L2SVC with a certificate: which test ended the run, and what ε holds for the centre that
@@ -20,6 +22,7 @@ balls      L2SVC with a certificate: which test ended the run, and what ε holds
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -52,8 +55,8 @@ NOISY: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def fit(job: dict[str, Any]) -> dict[str, Any]:
-    """Train once, and keep the estimates of the growing parts."""
+def fit(job: dict[str, Any], kind: str = "SVC") -> dict[str, Any]:
+    """Train an estimator of a kind once, and keep the estimates of the growing parts."""
     import bigsvm
     from bigsvm.estimators import base
     from bigsvm.estimators.watching import FitWatch
@@ -71,13 +74,18 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
             super().__call__(event)
 
     given = {**job["parameters"], "certify": job["who"] == CERTIFIED}
-    model = bigsvm.SVC(**given, tol=1e-3, memory="4GB", n_jobs=1)
+    model = getattr(bigsvm, kind)(**given, tol=1e-3, memory="4GB", n_jobs=1)
     with mock.patch.object(base, "FitWatch", Watch):
         answer = train_and_test(job, model, tiny=(WARM_ROWS, -1))
     names = ("rows_used", "test_error", "test_error_deviation")
     return answer | {name: model.certificate_.get(name) for name in names} | {
         "estimates": estimates
     }  # fmt: skip
+
+
+def fit_l2(job: dict[str, Any]) -> dict[str, Any]:
+    """Do so with L2SVC."""
+    return fit(job, "L2SVC")
 
 
 def fit_noisy(job: dict[str, Any]) -> dict[str, Any]:
@@ -166,32 +174,34 @@ def limits(results: Results) -> list[Limit]:
 
 
 DO = "tools.benchmarks.suites.uncertified"
-PARTS = {
-    "svc": Suite(
-        cases=data_cases,
-        data=("w8a", "mnist", "few-100000", "few-1000000"),
-        contestants=(SETTLED, CERTIFIED),
-        columns=(
-            "data",
-            ("CPU s", cpu(SETTLED)),
-            ("certified", cpu(CERTIFIED)),
-            ("%", lambda row: f"{share(row):.1f}"),
-            ("accuracy", of(SETTLED, "accuracy:.2f")),
-            ("certified", of(CERTIFIED, "accuracy:.2f")),
-            ("points lost", lambda row: f"{lost(row):.2f}"),
-            ("stop", of(SETTLED, "stopped")),
-            ("rows used", of(SETTLED, "rows_used")),
-            ("estimated error %", estimated),
-            ("SVs", of(SETTLED, "n_support")),
-            ("certified", of(CERTIFIED, "n_support")),
-        ),
-        wide=True,
-        after=curves,
-        limits=limits,
-        do=f"{DO}:fit",
-        layout="suitable",
-        threads=1,
+SVC = Suite(
+    cases=data_cases,
+    data=("w8a", "mnist", "few-100000", "few-1000000"),
+    contestants=(SETTLED, CERTIFIED),
+    columns=(
+        "data",
+        ("CPU s", cpu(SETTLED)),
+        ("certified", cpu(CERTIFIED)),
+        ("%", lambda row: f"{share(row):.1f}"),
+        ("accuracy", of(SETTLED, "accuracy:.2f")),
+        ("certified", of(CERTIFIED, "accuracy:.2f")),
+        ("points lost", lambda row: f"{lost(row):.2f}"),
+        ("stop", of(SETTLED, "stopped")),
+        ("rows used", of(SETTLED, "rows_used")),
+        ("estimated error %", estimated),
+        ("SVs", of(SETTLED, "n_support")),
+        ("certified", of(CERTIFIED, "n_support")),
     ),
+    wide=True,
+    after=curves,
+    limits=limits,
+    do=f"{DO}:fit",
+    layout="suitable",
+    threads=1,
+)
+PARTS = {
+    "svc": SVC,
+    "l2-svc": replace(SVC, data=("w8a", "few-100000", "many-50000"), do=f"{DO}:fit_l2"),
     "full-core": Suite(
         cases=lambda options: [made_up(str(n), rows=n) for n in NOISY_ROWS],
         contestants=tuple(NOISY),
