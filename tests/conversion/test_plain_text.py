@@ -144,9 +144,10 @@ def test_stores_are_the_same_byte_for_byte(tmp_path, monkeypatch, kind, dtype):
 
 
 def test_little_of_a_large_text_is_read_plainly(tmp_path, monkeypatch):
-    line = b"1 1:0.25 3:4\n"
+    line, most = b"1 1:0.25 3:4\n", 1 << 16
+    n_lines = 3 * most // len(line)
     path = tmp_path / "rows"
-    path.write_bytes(line * (3 * PLAIN_BYTES // len(line)))
+    path.write_bytes(line * n_lines)
     sizes = []
 
     def counted(text, **options):
@@ -154,10 +155,11 @@ def test_little_of_a_large_text_is_read_plainly(tmp_path, monkeypatch):
         return plain_rows(text, **options)
 
     monkeypatch.setattr(libsvm, "plain_rows", counted)
-    reader = libsvm.LibsvmReader([path], dtype=FLOAT64, chunk_bytes=1 << 18)
-    n_rows = sum(len(rows.labels) for rows in reader)
-    assert n_rows == reader.counts.rows == 3 * PLAIN_BYTES // len(line)
-    assert PLAIN_BYTES // 2 < sum(sizes) <= PLAIN_BYTES
+    reader = libsvm.LibsvmReader([path], dtype=FLOAT64, chunk_bytes=1 << 14)
+    assert reader._plain_bytes == PLAIN_BYTES
+    reader._plain_bytes = most
+    assert sum(len(rows.labels) for rows in reader) == reader.counts.rows == n_lines
+    assert most // 2 < sum(sizes) <= most
 
 
 def test_what_is_wrong_keeps_its_message(tmp_path):
