@@ -43,6 +43,22 @@ for rows in (X, X.astype(np.float32), sp.csr_array(np.where(X > 0, X, 0))):
 bigsvm.SVC().fit(X, three).decision_function(X)
 bigsvm.SVR(kernel="poly").fit(X, X[:, 0]).predict(X)
 """
+TEXT = """
+import os
+os.environ.pop("BIGSVM_SMALL", None)  # as users have it
+from bigsvm.cli import main
+for words in (
+    "svm-train -q rows model", "svm-train -q -v 3 rows", "svm-predict rows model predicted",
+    "svm-scale -s range rows", "svm-scale -r range rows", "info model",
+    "train rows few.safetensors --quiet", "predict rows few.safetensors --output answers",
+    "info few.safetensors", "convert rows rows.zarr", "scale rows.zarr scaled.zarr",
+    "info scaled.zarr", "train scaled.zarr scaled.safetensors --quiet",
+    "predict scaled.zarr scaled.safetensors --output scaled",
+    "cv rows", "export few.safetensors few.model --to libsvm",
+):
+    sys.argv = ["bigsvm", *words.split()]
+    assert main() == 0, words
+"""
 LOADED = """
 from bigsvm.cli import main
 import bigsvm
@@ -119,6 +135,13 @@ def test_small_fits_and_predictions_do_without_the_compiler(tmp_path):
         if name.startswith(("bigsvm.papers", "bigsvm.balls", "bigsvm.conversion", "bigsvm.cli"))
         or name in ("bigsvm.fit.trainer", "bigsvm.training.loop", "bigsvm.executors.cluster")
     }  # fmt: skip
+
+
+def test_commands_of_small_text_do_without_the_compiler_and_zarr(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{i % 2} 1:{a:.3f} 3:{b:.6g} 4:1" for i, (a, b) in enumerate(rng.normal(size=(60, 2)))]
+    (tmp_path / "rows").write_text("\n".join(rows))
+    assert not modules_of(TEXT, tmp_path) & (HEAVY | {"llvmlite", "numcodecs"})
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from bigsvm.report.progress import Display
 from bigsvm.report.text import count
 
 if TYPE_CHECKING:
-    from bigsvm.conversion.libsvm import TextCounts
+    from bigsvm.conversion.text_rows import TextCounts
     from bigsvm.data.store import Store
 
 

@@ -16,6 +16,7 @@ from bigsvm.small.rule import SWITCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.conversion.writing import DType
     from bigsvm.parameters.names import KernelName
 
     Job = tuple[str, Callable[[], object]]
@@ -90,6 +91,7 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     import numpy as np
     import scipy.sparse as sp
 
+    from bigsvm.conversion.writing import DType
     from bigsvm.estimators.svc import SVC
 
     random = np.random.default_rng(0)
@@ -109,6 +111,8 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     yield "many support vectors", _fit(SVC(multiclass="ovr"), many, noise)
     for form in ("dense", "sparse"):
         yield f"text, {form}", _text(folder / form, dense if form == "dense" else sparse, two)
+    for dtype in get_args(DType):
+        yield f"much text, {dtype}", _much_text(folder / f"much {dtype}", dtype)
     for X in (dense, sparse):
         for kernel in _KERNELS:
             yield kernel, _fit(SVC(kernel=kernel), np.abs(X), two)
@@ -176,5 +180,23 @@ def _text(folder: Path, X: Any, y: "NDArray[Any]") -> Callable[[], object]:  # n
         scaled = scale_store(store, folder / "scaled.zarr", method="maxabs")
         for each in (store, scaled):
             SVC().fit(each).score(each)
+
+    return job
+
+
+def _much_text(folder: Path, dtype: "DType") -> Callable[[], object]:
+    """Convert more text than is read without compiled code."""
+
+    def job() -> None:
+        from bigsvm.conversion.from_text import convert
+        from bigsvm.conversion.plain_text import PLAIN_BYTES
+        from bigsvm.data.shuffle import FEW_WORDS
+
+        folder.mkdir()
+        line = "".join(["1", *(f" {column}:1" for column in range(_COLUMNS)), "\n"])
+        # An entry has a word for its column, and one at least for its value.
+        n_rows = 1 + max(PLAIN_BYTES // len(line), FEW_WORDS // (2 * _COLUMNS))
+        (folder / "rows.libsvm").write_text(n_rows * line)
+        convert(folder / "rows.libsvm", folder / "rows.zarr", layout="sparse", dtype=dtype)
 
     return job

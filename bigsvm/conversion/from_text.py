@@ -33,7 +33,7 @@ from bigsvm.processors import default_threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bigsvm.conversion.libsvm import TextCounts
+    from bigsvm.conversion.text_rows import TextCounts
 
 ZeroBased: TypeAlias = Literal["auto", "yes", "no"]
 

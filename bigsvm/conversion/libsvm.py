@@ -29,9 +29,10 @@ from bigsvm.conversion.label_words import (
     place_of_number,
     without_words,
 )
+from bigsvm.conversion.plain_text import PLAIN_BYTES, plain_rows
 from bigsvm.conversion.streams import DECOMPRESSION_BYTES, ByteStream, Source, open_source
+from bigsvm.conversion.text_rows import MAX_INDEX, TextCounts, TextRows
 from bigsvm.core import text as core
-from bigsvm.core.text import MAX_INDEX, Count, TextFault
 from bigsvm.data.signatures import table_format
 from bigsvm.errors import ParseError, shortened
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from bigsvm.core.text import TextFault
 
 CHUNK_BYTES = 1 << 22
 """Text parsed at once by one thread: its arrays are too small for malloc to return their memory
@@ -56,57 +59,16 @@ _NO_INDEX = 2**62
 _FLOAT32_END = 2.0**128 - 2.0**103
 
 
-class TextRows(NamedTuple):
-    """Parsed rows in CSR form, indices as they are written.
-
-    labels : (m,) float64; indptr : (m + 1,) int64; indices : (nnz,) int32;
-    values : (nnz,) float32 or float64.
-    """
-
-    labels: NDArray[np.float64]
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    values: NDArray[np.float32] | NDArray[np.float64]
-
-
-@dataclass
-class TextCounts:
-    """What has been read so far; the indices are None while there is no entry."""
-
-    rows: int = 0
-    entries: int = 0
-    empty_lines: int = 0
-    comments: int = 0
-    qids: int = 0
-    smallest_index: int | None = None
-    largest_index: int | None = None
-    bytes_read: int = 0
-
-    def add(self, counts: NDArray[np.int64]) -> None:
-        """Add the counts of one chunk."""
-        self.rows += int(counts[Count.ROWS])
-        self.entries += int(counts[Count.ENTRIES])
-        self.empty_lines += int(counts[Count.EMPTY_LINES])
-        self.comments += int(counts[Count.COMMENTS])
-        self.qids += int(counts[Count.QIDS])
-        if counts[Count.LARGEST_INDEX] >= 0:
-            low, high = int(counts[Count.SMALLEST_INDEX]), int(counts[Count.LARGEST_INDEX])
-            self.smallest_index = min(
-                low, _NO_INDEX if self.smallest_index is None else self.smallest_index
-            )
-            self.largest_index = max(high, -1 if self.largest_index is None else self.largest_index)
-
-
 class _Chunk(NamedTuple):
     """One chunk, parsed up to `problem`, which is at byte `offset` of `text`.
 
-    If labels are words, `words` has them.
+    There may be none. If labels are words, `words` has them.
     """
 
     rows: TextRows
-    counts: NDArray[np.int64]
+    counts: TextCounts
     n_lines: int
-    problem: TextFault
+    problem: TextFault | None
     offset: int
     text: bytes
     words: Words | None = None
@@ -114,23 +76,23 @@ class _Chunk(NamedTuple):
 
 def _fix_up(
     text: bytes | memoryview, fixups: NDArray[np.int64], rows: TextRows, largest: float
-) -> tuple[TextFault, int]:
+) -> tuple[TextFault | None, int]:
     """Read the numbers `core.parse` was not certain of; the first that is no float64, if any."""
     for start, end, place in fixups.tolist():
         word = bytes(text[start:end])
         value = float(word)
         if place < 0:
             if np.isinf(value):
-                return TextFault.LABEL, start
+                return core.TextFault.LABEL, start
             digits = word.lstrip(b"+-0")
             if digits.isdigit() and int(digits) != abs(value):
-                return TextFault.LABEL_ROUNDED, start
+                return core.TextFault.LABEL_ROUNDED, start
             rows.labels[-1 - place] = value
         elif abs(value) >= largest:
-            return TextFault.RANGE, start
+            return core.TextFault.RANGE, start
         else:
             rows.values[place] = value
-    return TextFault.NONE, 0
+    return None, 0
 
 
 def parse_chunk(
@@ -140,16 +102,44 @@ def parse_chunk(
     smallest_index: int = 0,
     strict: bool = False,
     has_words: bool = False,
+    plain_bytes: int = PLAIN_BYTES,
 ) -> _Chunk:
     """Parse whole lines; a problem is returned, not raised, as the line number is not known here.
 
     The text ends with a newline. `strict` refuses comments, empty lines and qid. `has_words` says
-    whether labels are words.
+    whether labels are words. Compiled code is used for more text than `plain_bytes`, and for what
+    `plain_rows` leaves to it.
     """
     original, words = text, None
     if has_words:
         text, words = without_words(text)
-    buffer = np.frombuffer(text, np.uint8)
+    largest = _FLOAT32_END if dtype == np.float32 else np.inf
+    plain = None
+    if len(text) <= plain_bytes:
+        plain = plain_rows(
+            bytes(text), dtype=dtype, smallest_index=smallest_index, largest=largest, strict=strict
+        )
+    if plain is None:
+        chunk = _compiled(text, dtype, smallest_index, largest, strict=strict)
+    else:
+        n_lines = bytes(text).count(b"\n")
+        chunk = _Chunk(*plain, n_lines=n_lines, problem=None, offset=0, text=b"")
+    if words is not None and not chunk.problem and len(words.of_rows) < chunk.counts.rows:
+        problem, offset = core.TextFault.LABEL_AMONG_WORDS, place_of_number(original)
+        chunk = chunk._replace(problem=problem, offset=offset)
+    return chunk._replace(text=bytes(original) if chunk.problem else b"", words=words)
+
+
+def _compiled(
+    text: bytes | memoryview,
+    dtype: np.dtype[np.float32] | np.dtype[np.float64],
+    smallest_index: int,
+    largest: float,
+    *,
+    strict: bool,
+) -> _Chunk:
+    """Parse by compiled code; the text of the chunk is left out."""
+    buffer, Count = np.frombuffer(text, np.uint8), core.Count
     n_lines, n_colons = core.count(buffer)
     labels = np.empty(n_lines)
     indptr = np.empty(n_lines + 1, np.int64)
@@ -159,7 +149,6 @@ def parse_chunk(
     fixups = np.empty((n_lines + n_colons, 3), np.int64)
     counts = np.zeros(len(Count), np.int64)
     counts[Count.SMALLEST_INDEX], counts[Count.LARGEST_INDEX] = _NO_INDEX, -1
-    largest = _FLOAT32_END if dtype == np.float32 else np.inf
     code, offset = core.parse(
         buffer,
         labels,
@@ -172,19 +161,26 @@ def parse_chunk(
         largest,
         int(strict),
     )
-    problem = TextFault(code)
+    problem = core.TextFault(code) or None
     n_rows, n_entries = int(counts[Count.ROWS]), int(counts[Count.ENTRIES])
     indptr = indptr[: n_rows + 1]
     np.cumsum(indptr, out=indptr)
     rows = TextRows(labels, indptr, indices, values)
     uncertain, where = _fix_up(text, fixups[: counts[Count.FIXUPS]], rows, largest)
-    if uncertain is not TextFault.NONE:
+    if uncertain:
         problem, offset = uncertain, where
     rows = TextRows(labels[:n_rows], indptr, indices[:n_entries], values[:n_entries])
-    if words is not None and problem is TextFault.NONE and len(words.of_rows) < n_rows:
-        problem, offset = TextFault.LABEL_AMONG_WORDS, place_of_number(original)
-    rest = bytes(original) if problem else b""
-    return _Chunk(rows, counts, n_lines, problem, offset, rest, words)
+    has_entries = counts[Count.LARGEST_INDEX] >= 0
+    counted = TextCounts(
+        rows=n_rows,
+        entries=n_entries,
+        empty_lines=int(counts[Count.EMPTY_LINES]),
+        comments=int(counts[Count.COMMENTS]),
+        qids=int(counts[Count.QIDS]),
+        smallest_index=int(counts[Count.SMALLEST_INDEX]) if has_entries else None,
+        largest_index=int(counts[Count.LARGEST_INDEX]) if has_entries else None,
+    )
+    return _Chunk(rows, counted, n_lines, problem, offset, b"")
 
 
 def _describe(
@@ -197,59 +193,61 @@ def _describe(
     if "\0" in token:
         return f"NUL byte in {shown}; this is not text, or UTF-16: convert it to ASCII or UTF-8"
     match problem:
-        case TextFault.LABEL if ":" in token:
+        case core.TextFault.LABEL if ":" in token:
             return f"no label before {shown}; every line starts with a number (0 if it is unknown)"
-        case TextFault.LABEL if "," in token:
+        case core.TextFault.LABEL if "," in token:
             return f"several labels, {shown}; multilabel data must be split into one file per label"
-        case TextFault.LABEL if "\ufffd" in token:
+        case core.TextFault.LABEL if "\ufffd" in token:
             return f"label {shown} is not UTF-8; convert the text to UTF-8"
-        case TextFault.LABEL_AMONG_WORDS:
+        case core.TextFault.LABEL_AMONG_WORDS:
             return (
                 f"label {shown} does not begin with a letter, as labels before it do; write all "
                 "labels as numbers, or all as words"
             )
-        case TextFault.LABEL_ROUNDED:
+        case core.TextFault.LABEL_ROUNDED:
             return (
                 f"label {shown} is a whole number that float64 does not hold; renumber the labels, "
                 "or write a target with a decimal point"
             )
-        case TextFault.INDEX if token.startswith("-") or token.startswith("+"):
+        case core.TextFault.INDEX if token.startswith("-") or token.startswith("+"):
             return f"index {shown} has a sign; indices are whole numbers from 0 or 1, without sign"
-        case TextFault.INDEX:
+        case core.TextFault.INDEX:
             return f"{shown} is not index:value with a whole number as index"
-        case TextFault.INDEX_TOO_SMALL:
+        case core.TextFault.INDEX_TOO_SMALL:
             return (
                 f"index 0 in {shown}, but the indices were said to start at 1; use zero_based='yes'"
             )
-        case TextFault.INDEX_TOO_LARGE:
+        case core.TextFault.INDEX_TOO_LARGE:
             return f"index {shown} is beyond the limit {MAX_INDEX}; renumber or hash the features"
-        case TextFault.ORDER:
+        case core.TextFault.ORDER:
             return (
                 f"index of {shown} is not larger than the one before it; sort each line by index "
                 "and remove duplicates"
             )
-        case TextFault.VALUE if not token:
+        case core.TextFault.VALUE if not token:
             return "no value after the colon; write index:value without spaces"
-        case TextFault.RANGE:
+        case core.TextFault.RANGE:
             return f"value {shown} is too large for {dtype}; " + (
                 "use dtype='float64', or rescale it" if dtype == np.float32 else "rescale it"
             )
-        case TextFault.EMPTY_LINE:
+        case core.TextFault.EMPTY_LINE:
             return "empty line, refused by strict; remove it"
-        case TextFault.COMMENT:
+        case core.TextFault.COMMENT:
             return "comment, refused by strict; remove it"
-        case TextFault.QID if token.startswith("qid:") and token[4:].isdigit():
+        case core.TextFault.QID if token.startswith("qid:") and token[4:].isdigit():
             return f"{shown} is refused by strict; remove it"
-        case TextFault.QID:
+        case core.TextFault.QID:
             return f"{shown} is not qid: and a whole number; remove it"
-    what = "label" if problem is TextFault.LABEL else "value"
-    if number in {"nan", "inf", "infinity"} or (problem is TextFault.LABEL and _is_number(token)):
+    what = "label" if problem is core.TextFault.LABEL else "value"
+    if number in {"nan", "inf", "infinity"} or (
+        problem is core.TextFault.LABEL and _is_number(token)
+    ):
         return f"{what} {shown} is not finite; remove the row, or put a number in its place"
     if number.startswith("0x"):
         return f"{what} {shown} is hexadecimal; write it as a decimal number"
     hint = (
         "; write all labels as numbers, or all as words that begin with a letter"
-        if problem is TextFault.LABEL
+        if problem is core.TextFault.LABEL
         else "; write a decimal number"
     )
     return f"{what} {shown} is not a number{hint}"
@@ -307,6 +305,7 @@ class LibsvmReader:
     counts: TextCounts = field(default_factory=TextCounts, init=False)
     class_names: ClassNames = field(default_factory=ClassNames, init=False)
     _has_words: bool | None = field(default=None, init=False)  # the first row decides
+    _plain_bytes: int = field(default=PLAIN_BYTES, init=False)  # what may still be read as such
 
     def __post_init__(self) -> None:
         self.chunk_bytes = min(self.chunk_bytes, self.max_line_bytes)
@@ -345,7 +344,9 @@ class LibsvmReader:
                     smallest_index=self.smallest_index,
                     strict=self.strict,
                     has_words=bool(self._has_words),
+                    plain_bytes=self._plain_bytes,
                 )
+                self._plain_bytes = max(0, self._plain_bytes - n_bytes)
                 pending.append((buffer, job))
                 yield from parsed(stream.name, self.threads)
             yield from parsed(stream.name, 0)
@@ -372,7 +373,7 @@ class LibsvmReader:
             full, held = buffer, stop - end
             buffer = self._buffer(memoryview(full)[end:stop], free)
             if end:
-                line += core.count(np.frombuffer(full, np.uint8, end))[0]
+                line += full.count(b"\n", 0, end)
                 yield full, end
         if held and buffer[held - 1] != ord("\n"):
             if self.strict:
@@ -396,7 +397,7 @@ class LibsvmReader:
 
     def _checked(self, chunk: _Chunk, name: str, lines_before: int) -> _Chunk:
         """Count the chunk, or raise its problem as an error that says where it is."""
-        if chunk.problem is TextFault.NONE:
+        if not chunk.problem:
             self.counts.add(chunk.counts)
             if chunk.words is None:
                 return chunk
@@ -409,7 +410,7 @@ class LibsvmReader:
         # Nothing at all stands where a value is missing.
         token = b"" if rest[:1].isspace() else (rest.split(maxsplit=1) or [b""])[0]
         what = None
-        if chunk.problem in (TextFault.LABEL, TextFault.INDEX):
+        if chunk.problem in (core.TextFault.LABEL, core.TextFault.INDEX):
             start = offset - (column - 1)
             whole = text[start : start + _LINE_SHOWN].split(b"\n", 2)
             what = table_format(whole[0], whole[1] if len(whole) > 1 else b"")

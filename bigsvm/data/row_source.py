@@ -7,6 +7,7 @@ one, scattered rows through `take`, column means and the variance that ``gamma="
 from __future__ import annotations
 
 import itertools
+import sys
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -117,7 +118,8 @@ class RowSource(ABC):
         Rows in memory stay as they are. A client that is open, which has set itself, computes
         blocks only where it is given.
         """
-        if self.row_alignment <= 1:
+        # Where Dask has not been imported, no scheduler has been set.
+        if self.row_alignment <= 1 or "dask" not in sys.modules:
             return self.read(start, stop)
         import dask
 

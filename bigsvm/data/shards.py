@@ -34,6 +34,9 @@ _INDEX_ENTRY_BYTES = 16
 REQUEST_BYTES = 8 << 20
 """Chunks of fewer decoded bytes come from far `READER_CHUNKS` in a request, which takes as long as
 some megabytes."""
+FEW_CHUNKS = 8
+"""Chunks of a local array that are decoded here, one by one: to import Zarr takes as long as to
+decode dozens."""
 _HEAD_BYTES = 18
 """Length of the longest head of a zstd frame, which says the size that the frame decodes to."""
 
@@ -153,15 +156,17 @@ class Claims:
 
 
 class StoredChunks:
-    """The chunks of one array, decoded by Zarr once `Claims` of them are checked.
+    """The chunks of one array, decoded once `Claims` of them are checked.
 
-    May be used from several threads. The spec is that from the metadata of the array.
+    Zarr decodes them, but for those of a small local array. May be used from several threads. The
+    spec is that from the metadata of the array.
     """
 
     def __init__(self, place: Place, spec: ArraySpec) -> None:
         self._place, self._spec = place, spec
         self._claims = Claims(place, spec)
         self._opened: tuple[zarr.Array[Any], FetchedChunks | None] | None = None
+        self._is_small = spec.n_chunks <= FEW_CHUNKS and not place.is_far
         together = READER_CHUNKS if spec.chunk_bytes < REQUEST_BYTES else 1
         self._together = together if place.is_far else max(1, spec.n_chunks)
         # Many chunks may be on their way, but no more are decoded than a plan has memory for.
@@ -172,6 +177,8 @@ class StoredChunks:
     @property
     def at_once(self) -> int:
         """Most chunks that one call decodes: of a place that is far, those of one request."""
+        if self._is_small:
+            return 1
         from bigsvm.data.zarr_arrays import HAS_ZARRS
 
         self._open()  # an error of this would look like one of the chunks
@@ -193,6 +200,9 @@ class StoredChunks:
         be reached, and `ValueError` if it does not hold its chunks or a chunk is not what the
         metadata say.
         """
+        if self._is_small:
+            self._decode_here(first, stop, out)
+            return
         from bigsvm.data.zarr_arrays import read_rows
 
         array, fetched = self._open()
@@ -209,6 +219,21 @@ class StoredChunks:
                 if isinstance(error, OSError) and error.errno is not None:
                     raise
                 raise ValueError(" ".join(str(error).split())) from error  # those of the codecs
+
+    def _decode_here(self, first: int, stop: int, out: NDArray[Any]) -> None:
+        """Decode chunks as Zarr would: each is a zstd frame of little-endian values."""
+        import zstandard
+
+        spec = self._spec
+        rows, little = spec.chunk_rows, spec.dtype.newbyteorder("<")
+        stored = self._claims.fetched(first, stop)
+        for start, (_, _, _, chunk) in zip(range(0, len(out), rows), stored, strict=True):
+            try:
+                data = zstandard.ZstdDecompressor().decompress(chunk)
+            except zstandard.ZstdError as error:
+                raise ValueError(str(error)) from error
+            place = out[start : start + rows]
+            place[...] = np.frombuffer(data, little).reshape(rows, *spec.shape[1:])[: len(place)]
 
     def forget(self) -> None:
         """Have the index of each shard read again."""

@@ -14,12 +14,14 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bigsvm.core import records
+from bigsvm.data import few_records
 from bigsvm.data.rows import is_sparse, make_csr
 from bigsvm.data.store_writer import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import ModuleType
 
     from numpy.typing import NDArray
 
@@ -30,6 +32,9 @@ MAX_FILES = 64
 below the limit of 256 open files that some systems have."""
 _FILE_BYTES = 4 << 20
 """Bytes of a file whose rows are taken in random order: they stay in the cache of a processor."""
+FEW_WORDS = 1 << 20
+"""Words of a spool that NumPy copies: 4 MiB, which takes it some milliseconds. Compiled code is
+faster, but has to be loaded."""
 _SPLIT_BITS = 3
 """A bucket that is too large becomes eight: such buckets are rarely more than a few times too
 large, and splitting goes on where it was not enough."""
@@ -81,14 +86,21 @@ class _Form(NamedTuple):
     def entry_words(self) -> int:
         return self.value_words + (self.n_dense is None)
 
-    def find(self, words: Words, n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def find(
+        self, words: Words, n_rows: int, copying: ModuleType
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Places of the records in some pieces, and the numbers of their rows."""
         places, numbers = np.empty(n_rows, np.int64), np.empty((n_rows, 2), np.int32)
-        records.find(words, self.head_words, self.entry_words, places, numbers)
+        copying.find(words, self.head_words, self.entry_words, places, numbers)
         return places, numbers.view(np.int64)[:, 0]
 
     def rows(
-        self, words: Words, places: NDArray[np.int64], n_columns: int, first_column: int
+        self,
+        words: Words,
+        places: NDArray[np.int64],
+        n_columns: int,
+        first_column: int,
+        copying: ModuleType,
     ) -> RowBatch:
         """Rows of the records at `places`, whose column `first_column` becomes column 0."""
         head = np.empty((len(places), self.head_words), np.int32)
@@ -96,7 +108,7 @@ class _Form(NamedTuple):
         n_entries = int(words[places + (self.head_words - 1)].sum())
         columns = np.empty(n_entries if self.n_dense is None else 0, np.int32)
         values = np.empty(n_entries, self.dtype)
-        records.gather(
+        copying.gather(
             words, places, first_column, self.value_words,
             head, indptr, columns, values.view(np.int32),
         )  # fmt: skip
@@ -109,6 +121,11 @@ class _Form(NamedTuple):
             else values.reshape(len(places), self.n_dense)
         )
         return RowBatch(rows, labels, row, weights)
+
+
+def _copying(n_words: int) -> ModuleType:
+    """Return the module that copies the records of so many words in all."""
+    return few_records if n_words <= FEW_WORDS else records
 
 
 def _eights(head: Words, i: int) -> NDArray[np.float64]:
@@ -143,7 +160,7 @@ class _Bucket:
         with self.path.open("rb") as file:
             n_read = 0
             while n_read < self.n_words:
-                head = self._read(file, records.PIECE_HEAD)
+                head = self._read(file, few_records.PIECE_HEAD)
                 body = self._read(file, int(head[2:].view(np.int64)[0]))
                 yield np.concatenate((head, body)), int(head[0])
                 n_read += len(head) + len(body)
@@ -200,12 +217,14 @@ class Spool:
         batch ends at each multiple of `step` rows, or before.
         """
         n_given = 0
-        for bucket in self._scatter.close():
+        buckets = self._scatter.close()
+        copying = _copying(self._scatter.n_words)
+        for bucket in buckets:
             for words, places in self._ordered(bucket, self._scatter.bits):
                 start = 0
                 while start < len(places):
                     part = places[start : start + step - n_given % step]
-                    yield self._known_form.rows(words, part, n_columns, first_column)
+                    yield self._known_form.rows(words, part, n_columns, first_column, copying)
                     start += len(part)
                     n_given += len(part)
 
@@ -217,23 +236,23 @@ class Spool:
 
     def _ordered(self, bucket: _Bucket, bits: int) -> Iterator[tuple[Words, NDArray[np.int64]]]:
         """Pieces, and the places of their records in order."""
-        form = self._known_form
+        form, copying = self._known_form, _copying(self._scatter.n_words)
         if self._seed is None:
             for words, n_rows in bucket.pieces():
-                yield words, form.find(words, n_rows)[0]
+                yield words, form.find(words, n_rows, copying)[0]
         elif bucket.n_words * 12 > self._memory_bytes and bucket.n_rows > 1 and bits < 60:
             for part in self._split(bucket, bits):
                 yield from self._ordered(part, bits + _SPLIT_BITS)
             return
         elif bucket.n_rows:
             words = bucket.words()
-            places, row = form.find(words, bucket.n_rows)
+            places, row = form.find(words, bucket.n_rows, copying)
             yield words, places[np.argsort(shuffle_keys(self._seed, row))]
         bucket.path.unlink()
 
     def _split(self, bucket: _Bucket, bits: int) -> list[_Bucket]:
         """Scatter the rows of a bucket by further bits of their keys."""
-        form = self._known_form
+        form, copying = self._known_form, _copying(self._scatter.n_words)
         scatter = _Scatter(
             bucket.path.with_name(f"{bucket.path.name}-"),
             seed=self._seed,
@@ -243,8 +262,8 @@ class Spool:
         )
         try:
             for words, n_rows in bucket.pieces():
-                places = form.find(words, n_rows)[0]
-                scatter.append(form.rows(words, places, np.iinfo(np.int32).max, 0))
+                places = form.find(words, n_rows, copying)[0]
+                scatter.append(form.rows(words, places, np.iinfo(np.int32).max, 0, copying))
             buckets = scatter.close()
         finally:
             scatter.abandon()
@@ -257,6 +276,7 @@ class _Scatter:
 
     def __init__(self, stem: Path, *, seed: int | None, bits: int, skip: int, memory: int) -> None:
         self.bits = bits
+        self.n_words = 0
         self._seed = seed
         self._skip = skip
         self._buckets = [_Bucket(stem.with_name(f"{stem.name}{i}")) for i in range(1 << bits)]
@@ -283,7 +303,8 @@ class _Scatter:
         bucket = self._bucket_of(batch.row)
         edges = np.empty(len(self._files) + 1, np.int64)
         out = np.empty(head.size + int(indptr[-1]) * form.entry_words, np.int32)
-        records.scatter(
+        self.n_words += len(out)
+        _copying(self.n_words).scatter(
             bucket, head, indptr, columns, data.view(np.int32), form.value_words, edges, out
         )
         rows_of = np.bincount(bucket, minlength=len(self._files)).tolist()
@@ -308,7 +329,7 @@ class _Scatter:
         return (keys >> np.uint64(64 - self.bits)).astype(np.int64)
 
     def _write(self, i: int, n_rows: int, words: Words) -> None:
-        head = np.zeros(records.PIECE_HEAD, np.int32)
+        head = np.zeros(few_records.PIECE_HEAD, np.int32)
         head[0] = n_rows
         head[2:].view(np.int64)[0] = len(words)
         for part in (head, words):

@@ -9,7 +9,6 @@ Their errors, and those of the libraries below them, become one of these:
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import random
@@ -162,6 +161,9 @@ class Storage:
         """
         if not fs.async_impl:
             return getattr(fs, method)(*args, **kwargs)
+        # Imported here, as stores of this machine do without.
+        import asyncio
+
         coroutine: Coroutine[Any, Any, Any] = getattr(fs, f"_{method}")(*args, **kwargs)
         future = asyncio.run_coroutine_threadsafe(coroutine, fs.loop)
         try:

@@ -6,13 +6,12 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.arguments import HELD_OUT, KKT_GAP, IgnoredArguments, documented
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import OutlierMixin
-from bigsvm.estimators.probabilities import is_calibrated, of_rows, probabilities
+from bigsvm.estimators.probabilities import calibrated, of_rows, probabilities
 from bigsvm.parameters.groups import BallParameters, PairStepParameters
 from bigsvm.parameters.training import again
 
@@ -59,7 +58,7 @@ class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):
         check_is_fitted(self)
         return self._stream(X, lambda values: np.where(values >= 0, 1, -1), np.int64, order)
 
-    @available_if(is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    @calibrated
     def predict_proba(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
         """Probabilities to be outside and inside, (n, 2): of the labels -1 and 1 in this order.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import update_wrapper
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.errors import ParameterError
@@ -15,6 +16,8 @@ from bigsvm.estimators.base import KernelMachine
 from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import dask.array as da
     from numpy.typing import NDArray
 
@@ -24,13 +27,27 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 
-def is_calibrated(estimator: KernelMachine) -> bool:
-    """Whether an estimator has probabilities; the error says how it gets them."""
-    if calibration_in(estimator.get_params(deep=False)) is None:
-        methods = CALIBRATIONS[traits_of(estimator._formulation).learns]
-        wanted = " or ".join(f"calibration={method!r}" for method in methods)
-        raise AttributeError(f"calibration is None; probabilities need {wanted}")
-    return True
+class calibrated:
+    """A method of estimators with a calibration; others lack it, and the error says why.
+
+    With `available_if` of scikit-learn the reason is only the cause of the error that is shown.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)  # type: ignore[arg-type]  # it is called through __get__
+        self._function = function
+
+    def __get__(self, estimator: KernelMachine | None, owner: object = None) -> Any:
+        if estimator is None:
+            return self._function
+        if calibration_in(estimator.get_params(deep=False)) is None:
+            methods = CALIBRATIONS[traits_of(estimator._formulation).learns]
+            wanted = " or ".join(f"calibration={method!r}" for method in methods)
+            raise AttributeError(
+                f"This {type(estimator).__name__!r} has no attribute {self._function.__name__!r}: "
+                f"calibration is None; probabilities need {wanted}"
+            )
+        return MethodType(self._function, estimator)
 
 
 def probabilities(machine: KernelMachine, X: Any, evaluate: Evaluate, order: Order) -> Any:
@@ -60,7 +77,7 @@ OF_CLASSES = f"""
 class ClassProbabilities(KernelMachine):
     """Classifiers with probabilities of their classes."""
 
-    @available_if(is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    @calibrated
     def predict_proba(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
         """Probabilities of the classes, (n, k), in the order of `classes_`.
 
@@ -72,7 +89,7 @@ class ClassProbabilities(KernelMachine):
         """
         return probabilities(self, X, self._by_rule(of_rows), order)
 
-    @available_if(is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    @calibrated
     def predict_log_proba(
         self, X: Any, *, order: Order = "store"
     ) -> NDArray[np.float64] | da.Array:

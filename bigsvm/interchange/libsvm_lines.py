@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from bigsvm.calibration import SHAPES, Calibration
 from bigsvm.conversion.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, parse_chunk
-from bigsvm.core.text import TextFault
+from bigsvm.conversion.plain_text import PLAIN_BYTES
 from bigsvm.errors import ModelError, ParameterError, brief
 from bigsvm.kernels import make_kernel
 from bigsvm.parameters.formulations import CALIBRATIONS, traits_of
@@ -280,15 +280,15 @@ def read_vectors(
     n_coefficients, count = max(1, len(header.labels) - 1), header.total_sv
     coefficients = [np.empty((0, n_coefficients))]
     at_once = max(1, min(LINES_AT_ONCE, COEFFICIENTS_AT_ONCE // n_coefficients))
-    done = 0
+    done, plain_bytes = 0, PLAIN_BYTES
     while lines := _some_lines(file, path, at_once):
         leading, lines = _split_off(lines, n_coefficients - 1)
-        chunk = parse_chunk(
-            b"".join(lines), dtype=np.dtype(np.float64), smallest_index=0, strict=True
-        )
+        text = b"".join(lines)
+        chunk = parse_chunk(text, dtype=np.dtype(np.float64), strict=True, plain_bytes=plain_bytes)
+        plain_bytes = max(0, plain_bytes - len(text))
         rows = chunk.rows
         wrong = None
-        if chunk.problem is not TextFault.NONE:
+        if chunk.problem:
             wrong = chunk.text.count(b"\n", 0, chunk.offset)
         elif n_coefficients > 1 and not (
             len(rows.labels) == len(leading) and np.isfinite(leading).all()

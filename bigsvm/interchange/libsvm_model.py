@@ -28,8 +28,8 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
+from bigsvm.conversion.text_rows import MAX_INDEX
 from bigsvm.conversion.to_text import shortest
-from bigsvm.core import text as parser
 from bigsvm.data.statistics import may_be_listed
 from bigsvm.errors import DataError, ModelError, ParameterError
 from bigsvm.files import local_path, open_regular, part_of, write_synced
@@ -301,7 +301,7 @@ def read_libsvm_model(
     kernel = header.kernel
     of_matrix = isinstance(kernel, Precomputed)
     numbered = rows.nnz == len(coefficients) and not rows.indices.any()
-    if of_matrix and not (numbered and ((rows.data >= 1) & (rows.data <= parser.MAX_INDEX)).all()):
+    if of_matrix and not (numbered and ((rows.data >= 1) & (rows.data <= MAX_INDEX)).all()):
         raise ModelError(f"{path}: a support vector is not a number, 0:1 or more")
     largest = int(rows.data.max(initial=0) if of_matrix else rows.indices.max(initial=0))
     starts_at = 0 if rows.nnz and rows.indices.min() == 0 else 1

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import xxhash
 
-from bigsvm.core import text as parser
+from bigsvm.conversion.text_rows import MAX_INDEX
 from bigsvm.data.scaler import Scaler, choose_scaler
 from bigsvm.data.statistics import Statistics, is_listed
 from bigsvm.errors import DataError, ParameterError
@@ -132,10 +132,10 @@ def _read(file: BinaryIO, path: Path, *, with_targets: bool) -> Range:
         if number > first + 1:
             index, smallest, largest = _numbers(path, number, words, 3)
             last = indices[-1] if indices else -1
-            if not (words[0].isdigit() and last < index <= parser.MAX_INDEX):
+            if not (words[0].isdigit() and last < index <= MAX_INDEX):
                 raise DataError(
                     f"{path}:{number}: the index must be a whole number above {last}, "
-                    f"{parser.MAX_INDEX} at most"
+                    f"{MAX_INDEX} at most"
                 )
             if not smallest < largest:
                 raise DataError(f"{path}:{number}: {smallest:g} is not below {largest:g}")

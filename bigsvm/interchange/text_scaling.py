@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
-    from bigsvm.conversion.libsvm import TextRows
+    from bigsvm.conversion.text_rows import TextRows
     from bigsvm.interchange.range_file import Range
 
 MOST_COLUMNS = 1 << 25

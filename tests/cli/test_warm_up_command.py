@@ -10,6 +10,8 @@ import pytest
 from command_line import REPOSITORY, answer, error_of, run_here
 
 from bigsvm.cli import warm_up
+from bigsvm.conversion import libsvm
+from bigsvm.data import shuffle
 from tools.compilation import RUNS, measured
 
 
@@ -21,6 +23,27 @@ def test_a_second_warm_up_compiles_nothing(monkeypatch):
     assert again["n_functions"] == 0
     assert again["folder"]
     assert "0 functions in 0.0 s" in run_here("warm-up").stdout
+
+
+def test_text_is_converted_by_compiled_code(monkeypatch, tmp_path):
+    parsed, copied = [], []
+    compiled, copying = libsvm._compiled, shuffle._copying
+
+    def parse(text, dtype, *args, **options):
+        parsed.append(dtype.name)
+        return compiled(text, dtype, *args, **options)
+
+    def choose(n_words):
+        copied.append(copying(n_words))
+        return copied[-1]
+
+    monkeypatch.setattr(libsvm, "_compiled", parse)
+    monkeypatch.setattr(shuffle, "_copying", choose)
+    for name, job in warm_up._jobs(tmp_path):
+        if name.startswith("much text"):
+            job()
+    assert parsed == ["float32", "float64"]
+    assert set(copied) == {shuffle.records}
 
 
 @pytest.mark.slow

@@ -1,11 +1,17 @@
-"""Records of rows against lists of words."""
+"""Records of rows against lists of words, by compiled code and by NumPy."""
 
 import numpy as np
 import pytest
 
-from bigsvm.core import records
+from bigsvm.core import records as compiled
+from bigsvm.data import few_records
 
 HEAD = 3
+
+
+@pytest.fixture(params=[compiled, few_records], ids=["compiled", "few"])
+def records(request):
+    return request.param
 
 
 class Rows:
@@ -26,7 +32,7 @@ class Rows:
             columns = self.columns[start:stop].tolist() if sparse else []
             self.lists.append([*self.head[i, :-1].tolist(), int(length), *columns, *values])
 
-    def scattered(self, bucket, n_buckets):
+    def scattered(self, records, bucket, n_buckets):
         edges = np.full(n_buckets + 1, -1)
         out = np.full(sum(map(len, self.lists)), -1, np.int32)
         records.scatter(
@@ -45,17 +51,17 @@ def rows(request):
     return Rows(sparse=sparse, value_words=value_words)
 
 
-def test_scatter_writes_bucket_by_bucket(rows):
+def test_scatter_writes_bucket_by_bucket(records, rows):
     bucket = np.random.default_rng(1).integers(0, 5, len(rows.lists))
     bucket[bucket == 3] = 4
-    edges, out = rows.scattered(bucket, 5)
+    edges, out = rows.scattered(records, bucket, 5)
     for b in range(5):
         expected = [w for i in np.flatnonzero(bucket == b) for w in rows.lists[i]]
         assert out[edges[b] : edges[b + 1]].tolist() == expected
     assert (edges[0], edges[-1]) == (0, len(out))
 
 
-def test_find_goes_through_all_pieces(rows):
+def test_find_goes_through_all_pieces(records, rows):
     piece = rows.piece()
     words = np.concatenate((piece, np.zeros(records.PIECE_HEAD, np.int32), piece))
     places = np.empty(2 * len(rows.lists), np.int64)
@@ -67,7 +73,7 @@ def test_find_goes_through_all_pieces(rows):
 
 
 @pytest.mark.parametrize("first_column", [0, 1])
-def test_gather_undoes_scatter(rows, first_column):
+def test_gather_undoes_scatter(records, rows, first_column):
     words = rows.piece()
     places = np.empty(len(rows.lists), np.int64)
     records.find(words, HEAD, rows.entry_words, places, np.empty((len(places), 2), np.int32))
@@ -89,7 +95,7 @@ def test_gather_undoes_scatter(rows, first_column):
     assert values.tolist() == expected.ravel().tolist()
 
 
-def test_sparse_rows_without_entries():
+def test_sparse_rows_without_entries(records):
     n = 3
     head = np.zeros((n, HEAD), np.int32)
     nothing = np.empty(0, np.int32)
@@ -98,3 +104,7 @@ def test_sparse_rows_without_entries():
     records.scatter(np.zeros(n, np.int64), head, indptr, nothing, nothing, 1, edges, out)
     assert edges.tolist() == [0, n * HEAD]
     assert not out.any()
+
+
+def test_there_is_one_head_of_pieces():
+    assert compiled.PIECE_HEAD == few_records.PIECE_HEAD

@@ -9,12 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bigsvm.conversion.libsvm import parse_chunk
+from bigsvm.conversion import libsvm, text_rows
 from bigsvm.core import text as core
-from bigsvm.core.text import TextFault
 
 FLOAT64 = np.dtype(np.float64)
 FLOAT32 = np.dtype(np.float32)
+
+
+def parse_chunk(text, **options):
+    """Parse by compiled code."""
+    return libsvm.parse_chunk(text, plain_bytes=-1, **options)
 
 
 def parsed_rows(chunk):
@@ -30,7 +34,7 @@ def assert_agrees(text, *, dtype=FLOAT64, smallest_index=0):
     largest = 3.4028235677973366e38 if dtype == FLOAT32 else math.inf
     rows, problem = naive_text.parse(text, smallest_index=smallest_index, largest=largest)
     if problem is None:
-        assert chunk.problem is TextFault.NONE
+        assert chunk.problem is None
     else:
         assert (chunk.problem, chunk.offset) == problem
     if dtype == FLOAT32:
@@ -112,7 +116,7 @@ def test_numbers_are_those_of_float(values, form):
     written = [repr(v) if form == "r" else format(v, form) for v in values]
     text = "1 " + " ".join(f"{i}:{w}" for i, w in enumerate(written)) + "\n"
     chunk = parse_chunk(text.encode(), dtype=FLOAT64)
-    assert chunk.problem is TextFault.NONE
+    assert chunk.problem is None
     assert chunk.rows.values.tolist() == [float(w) for w in written]
 
 
@@ -174,6 +178,10 @@ def test_any_byte_among_digits(place):
         token = digits[:place] + bytes([byte]) + digits[place:]
         assert_agrees(b"1 1:2 " + token + b":0." + token + b" 3000000:1\n")
         assert_agrees(b"1 1:2 3:0." + token + b" 7:" + token + b" 9:123456789\n")
+
+
+def test_there_is_one_limit_of_indices():
+    assert core.MAX_INDEX == text_rows.MAX_INDEX
 
 
 def test_count_bounds_rows_and_entries():

@@ -12,7 +12,7 @@ import zarr
 from support.stores import N_ROWS, chunk_files, dense, edit_attributes, everything, make_matrix
 
 from bigsvm.conversion.from_arrays import write_store
-from bigsvm.data import schema
+from bigsvm.data import schema, shards
 from bigsvm.data.shards import StoredChunks
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError, StoreError
@@ -64,7 +64,9 @@ def test_flipped_bits(store):
     assert not assert_refused_or_unchanged(store.path, before)
 
 
-def test_damaged_shards_name_array_and_chunk(store):
+@pytest.mark.parametrize("few", [0, shards.FEW_CHUNKS], ids=["by Zarr", "here"])
+def test_damaged_shards_name_array_and_chunk(store, monkeypatch, few):
+    monkeypatch.setattr(shards, "FEW_CHUNKS", few)
     before = everything(store)
     for file in chunk_files(store.path):
         content = file.read_bytes()

@@ -11,7 +11,7 @@ from support.stores import chunk_files, make_matrix
 
 from bigsvm import SVC
 from bigsvm.conversion.from_arrays import write_store
-from bigsvm.data import zarr_arrays
+from bigsvm.data import shards, zarr_arrays
 from bigsvm.data.row_source import RowSource
 from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError
@@ -85,6 +85,9 @@ def test_the_same_rows_without_zarrs(monkeypatch, tmp_path, layout):
     matrix = make_matrix(1000)
     store = write_store(tmp_path / "s.zarr", matrix, np.zeros(1000), layout=layout)
     expected = store.rows.read(0, 1000)
+    monkeypatch.setattr(shards, "FEW_CHUNKS", 0)
+    rows = open_store(store.path).rows
+    assert (rows.read(0, 1000) != expected).sum() == 0
     monkeypatch.setattr(zarr_arrays, "HAS_ZARRS", False)
     rows = open_store(store.path).rows
     assert (rows.read(0, 1000) != expected).sum() == 0
