@@ -18,11 +18,10 @@ from bigsvm.selection.grid import FEWEST_ROWS, Tries, by_score, edges_of, rounds
 from bigsvm.selection.identity import told
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from bigsvm.selection.fits import FoldFits
-    from bigsvm.selection.grid import Evaluated, OnFit
+    from bigsvm.selection.grid import Evaluated, Rules
 
 FACTOR = 3
 """How much larger the next sample is, where no factor is given: the one of `bigsvm easy`."""
@@ -121,31 +120,18 @@ def sizes_of(n_rows: int, factor: int) -> list[int]:
     return [*(size for size in sizes if size >= FEWEST_ROWS), n_rows]
 
 
-def searched_further(
-    fits: FoldFits,
-    lattice: Lattice,
-    *,
-    score: str,
-    factor: int | None,
-    warm_starts: bool,
-    checkpoint: str | os.PathLike[str] | None,
-    raises: bool = False,
-    on_fit: OnFit = lambda *_: None,
-) -> list[Evaluated]:
+def searched_further(fits: FoldFits, lattice: Lattice, rules: Rules) -> list[Evaluated]:
     """Fit points of a lattice on all folds, coarse then fine, and beyond its edges.
 
-    Arguments, but for the lattice, and what is returned are those of `searched`.
+    What is returned is what `searched` returns.
     """
-    names = sorted({*(axis.name for axis in lattice.axes), *itertools.chain(*lattice.others)})
+    names = {*(axis.name for axis in lattice.axes), *itertools.chain(*lattice.others)}
     others = [told(point) for point in lattice.others]
-    search = {
-        "points": f"{[tuple(axis) for axis in lattice.axes]!r} {others!r}",
-        "halving": f"({told(factor)}, {told(score)})",
-        "warm starts": repr(warm_starts),
-    }
-    tries = Tries(fits, score=score, warm_starts=warm_starts, raises=raises, on_fit=on_fit)
-    with fits.recorded(checkpoint, search, names):
-        _Scout(tries, lattice, score).run(_sizes(fits, factor), factor or FACTOR)
+    points = f"{[tuple(axis) for axis in lattice.axes]!r} {others!r}"
+    tries = Tries(fits, rules)
+    with rules.recorded(fits, points, names):
+        scout = _Scout(tries, lattice, rules.score)
+        scout.run(_sizes(fits, rules.factor), rules.factor or FACTOR)
     return tries.evaluated
 
 

@@ -173,7 +173,7 @@ class SearchCV(BaseEstimator):
         # Imported here, as training takes Numba, and making a search does not.
         from bigsvm.selection.fits import FoldFits
         from bigsvm.selection.folds import check_estimator, hooks_of
-        from bigsvm.selection.grid import best_of, edge_advice, edges_of, mean_score
+        from bigsvm.selection.grid import Rules, best_of, edge_advice, edges_of, mean_score
         from bigsvm.selection.record import advice_of, fit_warnings
 
         check_estimator(self.estimator)
@@ -185,10 +185,11 @@ class SearchCV(BaseEstimator):
                 with_train_scores=self.return_train_score,
             )  # fmt: skip
             score = self._deciding_score()
-            evaluated = search(
-                fits, score=score, factor=self.halving, warm_starts=self.warm_starts,
-                raises=self.error_score == "raise", checkpoint=self.checkpoint,
+            rules = Rules(
+                score, self.halving, warm_starts=self.warm_starts, checkpoint=self.checkpoint,
+                raises=self.error_score == "raise",
             )  # fmt: skip
+            evaluated = search(fits, rules=rules)
         for sentence in fit_warnings(fits_of(evaluated), self.estimator._formulation):
             warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
         in_rounds = self.halving is not None or self.param_grid is None
@@ -217,7 +218,7 @@ class SearchCV(BaseEstimator):
         return self
 
     def _search_of(self) -> Callable[..., list[Evaluated]]:
-        """Return what fits the points, called with the folds and the options of `searched`."""
+        """Return what fits the points, called with the folds and the rules."""
         from bigsvm.selection.grid import candidates_of, searched
 
         if self.param_grid is None:
