@@ -285,7 +285,7 @@ def _search(
     )
     from bigsvm.selection.lattice import Lattice, searched_further
 
-    candidates, done = candidates_of(grid, fits.estimator), 0
+    candidates, done = candidates_of(grid, fits.steps), 0
     score, on_folds = fits.score_names[0], plural(len(fits.folds), "fold")
     rows = f"{fits.data.source.n_rows} rows"
     if axes:

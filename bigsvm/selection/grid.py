@@ -13,8 +13,8 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import ParameterGrid
 
 from bigsvm.errors import BigsvmError, ParameterError, brief
-from bigsvm.selection.fits import Line
 from bigsvm.selection.identity import told
+from bigsvm.selection.points import Line
 from bigsvm.selection.tasks import fit_lines
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from contextlib import AbstractContextManager
 
-    from bigsvm.estimators.base import KernelMachine
     from bigsvm.selection.fits import FoldFits
     from bigsvm.selection.record import FoldFit
+    from bigsvm.selection.steps import Steps
 
     OnFit: TypeAlias = Callable[[dict[str, Any], int, FoldFit | None], None]
 
@@ -56,7 +56,7 @@ class Evaluated(NamedTuple):
 
 def candidates_of(
     grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
-    estimator: KernelMachine,
+    steps: Steps,
 ) -> list[dict[str, Any]]:
     """List the points of a grid, or of several."""
     for part in grid if isinstance(grid, list | tuple) else [grid]:
@@ -70,19 +70,21 @@ def candidates_of(
         candidates = [dict(point) for point in ParameterGrid(grid)]
     except (TypeError, ValueError) as error:
         raise ParameterError(f"the grid is {brief(grid)}: {error}") from None
-    check_names(candidates, estimator)
+    check_points(candidates, steps)
     return candidates
 
 
-def check_names(candidates: Sequence[Mapping[str, Any]], estimator: KernelMachine) -> None:
-    """Refuse points with names that are no parameters of an estimator, or cannot be searched."""
-    known = estimator.get_params(deep=False).keys() - {"memory", "checkpoint", "checkpoint_copy"}
+def check_points(candidates: Sequence[Mapping[str, Any]], steps: Steps) -> None:
+    """Refuse points with names that are no parameters, or cannot be searched."""
+    known = steps.names()
     for name in sorted({name for point in candidates for name in point}):
         if name not in known:
             raise ParameterError(
-                f"the grid has {name!r}, which is no parameter of {type(estimator).__name__} that "
-                f"can be searched; choose among {', '.join(sorted(known))}"
+                f"the grid has {name!r}, which is no parameter of {type(steps.machine).__name__} "
+                f"that can be searched; choose among {', '.join(sorted(known))}"
             )
+    for point in candidates if steps.has_scalers else ():
+        steps.scalers_at(point)
 
 
 def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[tuple[int, int]]:
@@ -183,7 +185,8 @@ class Tries:
         """Fit candidates on a sample, or on all rows, as a part of a round; returns mean scores."""
         fits, rules, folds = self._fits, self._rules, list(range(len(self._fits.folds)))
         results: list[list[FoldFit | None]] = [[None] * len(folds) for _ in candidates]
-        chains = _chains(list(enumerate(candidates)), warm_starts=rules.warm_starts)
+        by = fits.steps.name_of("C") if rules.warm_starts else None
+        chains = _chains(list(enumerate(candidates)), by)
         lines = [Line([candidates[k] for k in chain], folds, n_rows) for chain in chains]
         for line, fit in fit_lines(fits, lines, name="bigsvm-search", raises=rules.raises):
             k, result = chains[line][fit.place], fit.result
@@ -225,7 +228,8 @@ def best_of(evaluated: Sequence[Evaluated], score: str) -> int:
     ]
     if not np.isfinite(means).any():
         raise ParameterError(
-            "no point of the grid has a score; give error_score='raise' to see the reason"
+            "no point of the grid has a score; give error_score='raise' to see the reason, or, "
+            "where consistency decides, smaller values of gamma, or folds of rows in random order"
         )
     return int(np.nanargmax(means))
 
@@ -284,12 +288,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _chains(points: Sequence[tuple[int, dict[str, Any]]], *, warm_starts: bool) -> list[list[int]]:
-    """Group candidates that differ in C alone, in ascending order of C."""
-    if not warm_starts:
+def _chains(points: Sequence[tuple[int, dict[str, Any]]], by: str | None) -> list[list[int]]:
+    """Group candidates that differ in one parameter alone, ascending; each by itself without."""
+    if by is None:
         return [[k] for k, _ in points]
     chains: dict[str, list[tuple[float, int]]] = {}
     for k, point in points:
-        others = repr(sorted((name, told(value)) for name, value in point.items() if name != "C"))
-        chains.setdefault(others, []).append((point.get("C", 0.0), k))
+        others = repr(sorted((name, told(value)) for name, value in point.items() if name != by))
+        chains.setdefault(others, []).append((point.get(by, 0.0), k))
     return [[k for _, k in sorted(chain)] for chain in chains.values()]

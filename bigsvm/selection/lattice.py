@@ -18,10 +18,11 @@ from bigsvm.selection.grid import FEWEST_ROWS, Tries, by_score, edges_of, rounds
 from bigsvm.selection.identity import told
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bigsvm.selection.fits import FoldFits
     from bigsvm.selection.grid import Evaluated, Rules
+    from bigsvm.selection.steps import Steps
 
 FACTOR = 3
 """How much larger the next sample is, where no factor is given: the one of `bigsvm easy`."""
@@ -123,8 +124,9 @@ def sizes_of(n_rows: int, factor: int) -> list[int]:
 def searched_further(fits: FoldFits, lattice: Lattice, rules: Rules) -> list[Evaluated]:
     """Fit points of a lattice on all folds, coarse then fine, and beyond its edges.
 
-    What is returned is what `searched` returns.
+    What is returned is what `searched` returns. By consistency nu stays as it is.
     """
+    lattice = _judged(lattice, fits)
     names = {*(axis.name for axis in lattice.axes), *itertools.chain(*lattice.others)}
     others = [told(point) for point in lattice.others]
     points = f"{[tuple(axis) for axis in lattice.axes]!r} {others!r}"
@@ -213,10 +215,14 @@ class _Scout:
             ]
 
 
-def lattice_of(
-    estimator: Any,
-    others: Sequence[Mapping[str, Any]] = ({},),
-) -> Lattice:
-    """Lattice of the parameters that an estimator has, besides others."""
-    kernels = [point.get("kernel", estimator.kernel) for point in others]
-    return Lattice(axes_of(estimator._formulation, kernels), [dict(point) for point in others])
+def lattice_of(steps: Steps) -> Lattice:
+    """Lattice of the parameters that an estimator has, by the names that points have."""
+    machine = steps.machine
+    axes = axes_of(machine._formulation, [machine.kernel])
+    return Lattice([axis._replace(name=steps.name_of(axis.name)) for axis in axes], [{}])
+
+
+def _judged(lattice: Lattice, fits: FoldFits) -> Lattice:
+    """Leave out the axis of nu where scores compare with it."""
+    nu = fits.steps.name_of("nu") if fits.is_by_consistency else None
+    return lattice._replace(axes=[axis for axis in lattice.axes if axis.name != nu])
