@@ -160,6 +160,8 @@ class _Scout:
         """Fit in rounds of these numbers of rows."""
         last = len(sizes) - 1
         for number, n_rows in enumerate(sizes):
+            # As in successive halving: `factor` points reach the last round, and `factor` times as
+            # many each round before it.
             best = self._best(factor ** (last - number + 1))
             self._round, self._n_rows, self._means = number, n_rows, {}
             if number == 0:
