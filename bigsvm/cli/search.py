@@ -275,6 +275,7 @@ def _search(
     checkpoint: Path | None,
 ) -> Found:
     from bigsvm.selection.grid import (
+        Rules,
         best_of,
         candidates_of,
         edge_advice,
@@ -284,7 +285,7 @@ def _search(
     )
     from bigsvm.selection.lattice import Lattice, searched_further
 
-    candidates, done = candidates_of(grid, fits.estimator), 0
+    candidates, done = candidates_of(grid, fits.steps), 0
     score, on_folds = fits.score_names[0], plural(len(fits.folds), "fold")
     rows = f"{fits.data.source.n_rows} rows"
     if axes:
@@ -304,9 +305,8 @@ def _search(
         record = {} if result is None else result._asdict()
         session.note("Fitted", {"parameters": parameters, "fold": fold, **record})
 
-    found = search(
-        fits, score=score, factor=halving, warm_starts=True, checkpoint=checkpoint, on_fit=on_fit
-    )
+    rules = Rules(score, halving, checkpoint=checkpoint, on_fit=on_fit)
+    found = search(fits, rules=rules)
     best = found[best_of(found, score)]
     edges = edge_advice(edges_of(found, score))
     return Found(

@@ -43,7 +43,8 @@ class FoldOptions(OptionGroup):
     )  # fmt: skip
     scoring: list[str] | None = given(
         None, "A score of scikit-learn's, such as roc_auc; may be given several times.",
-        metavar="NAME", show_default="accuracy, or r2 and neg_mean_squared_error",
+        metavar="NAME", show_default="accuracy, or r2 and neg_mean_squared_error; consistency of "
+        "one-class without labels 1 and -1",
     )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def opened_fits(
     parameters = run.training_parameters(None)
     check_parameters(parameters)
     if options.scoring is not None:
-        from bigsvm.selection.folds import check_metrics
+        from bigsvm.selection.scores import check_metrics
 
         check_metrics(options.scoring)
     with (
@@ -73,11 +74,12 @@ def opened_fits(
     ):
         from bigsvm.estimators.load import estimator_of
         from bigsvm.selection.fits import FoldFits
+        from bigsvm.selection.steps import Steps
 
         groups = None if options.groups is None else _numbers_in(options.groups, store)
         scoring = options.scoring or _usual_scores(parameters.formulation, store)
         fits = FoldFits(
-            estimator_of(parameters), store, None, None,
+            Steps(estimator_of(parameters)), store, None, None,
             cv=_cv_of(options.folds, store, parameters.formulation, grouped=groups is not None),
             groups=groups, y_order=None, scoring=scoring,
             hooks=session.hooks(session.listen_to_many),
@@ -97,12 +99,17 @@ def _usual_scores(formulation: str, store: Store) -> list[str]:
         return ["accuracy"]
     if formulation in REGRESSIONS:
         return ["r2", "neg_mean_squared_error"]
-    if not set(store.labels().tolist()) <= {-1.0, 1.0}:
-        raise DataError(
-            f"{formulation} predicts 1 and -1, and the rows have other labels, so that there is "
-            "nothing to compare with; give rows with labels 1 and -1"
-        )
-    return ["accuracy"]
+    if set(store.labels().tolist()) == {-1.0, 1.0}:
+        return ["accuracy"]
+    from bigsvm.selection.scores import CONSISTENCY, ONE_CLASS
+
+    if formulation == ONE_CLASS:
+        return [CONSISTENCY]
+    raise DataError(
+        f"{formulation} predicts 1 and -1, and the rows do not have these two labels, so that "
+        "there is nothing to compare with; give rows with labels 1 and -1, or take one-class, "
+        "whose nu is compared with the rows outside"
+    )
 
 
 def _cv_of(folds: str, store: Store, formulation: str, *, grouped: bool) -> Any:  # noqa: ANN401 (what scikit-learn splits by)

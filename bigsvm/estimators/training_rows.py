@@ -13,6 +13,7 @@ from bigsvm.budget import check_labels_fit, parse_bytes
 from bigsvm.data.containers import container_of, is_lazy_table
 from bigsvm.data.frames import is_frame
 from bigsvm.data.in_memory import ArrayRows, as_one_array, in_memory, labels_in_memory
+from bigsvm.data.row_source import RowSource
 from bigsvm.data.row_values import check_y_order
 from bigsvm.data.sources import as_row_source, as_store
 from bigsvm.errors import DataError, ParameterError
@@ -21,7 +22,6 @@ from bigsvm.estimators.arguments import SharedArguments
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
 
 
@@ -52,7 +52,13 @@ class TakesTrainingRows(SharedArguments):
         if y_order is not None:
             check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
         held = None
-        if store is None and opened is None and (is_array or container_of(X) is None):
+        is_source = not is_array and isinstance(X, RowSource)
+        if (
+            store is None
+            and opened is None
+            and not is_source
+            and (is_array or container_of(X) is None)
+        ):
             held = as_one_array(X, memory)
         if store is not None:
             source = store.rows

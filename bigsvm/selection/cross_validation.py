@@ -6,13 +6,13 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from bigsvm.errors import AdviceWarning, ParameterError
-from bigsvm.selection.fits import FoldFits, Line
-from bigsvm.selection.folds import check_estimator, hooks_of
+from bigsvm.selection.fits import FoldFits
+from bigsvm.selection.folds import hooks_of, steps_of
 from bigsvm.selection.lines import trains_together
+from bigsvm.selection.points import Line
 from bigsvm.selection.record import FoldFit, advice_of, fit_warnings
 from bigsvm.selection.tasks import fit_lines
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def cross_validate(
-    estimator: KernelMachine,
+    estimator: Any,
     X: Any,
     y: Any = None,
     *,
@@ -48,9 +48,11 @@ def cross_validate(
 
     Parameters
     ----------
-    estimator : estimator of bigsvm
-        It is not changed. `max_time` and `max_iter` limit each fit. With `verbose` the progress of
-        each fit is shown, and callbacks are called for each fit.
+    estimator : estimator of bigsvm, or a pipeline
+        It is not changed. Before the estimator a pipeline of scikit-learn may have
+        `StandardScaler`, `MinMaxScaler` and `MaxAbsScaler`. Each fold fits them on the rows that it
+        trains on, block by block. `max_time` and `max_iter` limit each fit. With `verbose` the
+        progress of each fit is shown, and callbacks are called for each fit.
     X, y, sample_weight, client, worker_memory
         As its ``fit`` takes them; `y` also where a one-class estimator is compared with labels.
         Rows of weight 0 are neither trained on nor tested. Weights have no part in the scores.
@@ -61,7 +63,8 @@ def cross_validate(
         rows of a store are shuffled already, unless it was made without. Or the number of the fold
         that tests each row, -1 for none. Or arrays of the rows that are trained on and tested.
     scoring : str, callable, list or dict, optional
-        As in scikit-learn; by default the accuracy or R².
+        As in scikit-learn; by default the accuracy or R², or of `OneClassSVM` ``"consistency"``, as
+        `SearchCV` has it.
     groups : (n_rows,) array or RowValues, optional
         Rows of one group are in one fold.
     y_order : {"input", "store"}, optional
@@ -98,27 +101,28 @@ def cross_validate(
     >>> len(result["test_score"]), bool(result["mean_test_score"] > 0.9)
     (3, True)
     """
-    check_estimator(estimator)
-    with hooks_of(estimator, client, worker_memory) as hooks:
+    steps = steps_of(estimator)
+    with hooks_of(steps.machine, client, worker_memory) as hooks:
         if return_estimator and checkpoint is not None:
             raise ParameterError(
                 "return_estimator is True, but with checkpoint only the results of finished fits "
                 "are kept; leave one out"
             )
         fits = FoldFits(
-            clone(estimator), X, y, sample_weight, cv=cv, groups=groups, y_order=y_order,
+            steps, X, y, sample_weight, cv=cv, groups=groups, y_order=y_order,
             scoring=scoring, hooks=hooks, with_train_scores=return_train_score,
         )  # fmt: skip
         with fits.recorded(checkpoint):
             fitted = folds_fitted(fits, keep_estimators=return_estimator)
     results = [result for result, _ in fitted]
-    for sentence in fit_warnings(results, estimator._formulation):
+    for sentence in fit_warnings(results, steps.machine._formulation):
         warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
     if (advice := advice_of(results)) is not None:
         warnings.warn(advice, AdviceWarning, stacklevel=2)
     table = table_of(results)
     if return_estimator:
-        table["estimator"] = [fitted_one for _, fitted_one in fitted]
+        machines = [machine for _, machine in fitted if machine is not None]
+        table["estimator"] = [fits.as_asked(machine, k) for k, machine in enumerate(machines)]
     return table
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from sklearn.model_selection import ParameterSampler
 
 from bigsvm.errors import ParameterError, brief
-from bigsvm.selection.grid import check_names
+from bigsvm.selection.grid import check_points
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bigsvm.estimators.base import KernelMachine
+    from bigsvm.selection.steps import Steps
 
 
 def drawn_candidates(
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    estimator: KernelMachine,
+    steps: Steps,
     *,
     n_iter: Any,
     random_state: Any,
@@ -52,7 +52,7 @@ def drawn_candidates(
         points = [{name: _plain(value) for name, value in point.items()} for point in sampler]
     except (TypeError, ValueError) as error:
         raise ParameterError(f"points cannot be drawn from param_grid: {error}") from None
-    check_names(points, estimator)
+    check_points(points, steps)
     return points
 
 

@@ -5,25 +5,43 @@ from __future__ import annotations
 import copy
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone, is_regressor
-from sklearn.metrics import check_scoring
+from sklearn.base import clone
 
 from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.data.wrappers import ChosenRows
 from bigsvm.duals.crammer_singer import CrammerSinger
-from bigsvm.errors import BigsvmError, DataError, MemoryBudgetError, ParameterError, brief
+from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.fit.single import StartError
+from bigsvm.interruption import checked_by
 from bigsvm.kernels import takes_kernel_matrix
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import count_threads
-from bigsvm.selection.folds import check_metrics, make_data, make_folds, sample_rows, whole_store
+from bigsvm.selection.folds import (
+    labels_of,
+    make_data,
+    make_folds,
+    sample_rows,
+    whole_store,
+    with_order,
+)
 from bigsvm.selection.identity import belongings_of
+from bigsvm.selection.points import Fitted
 from bigsvm.selection.record import FoldFit, Record
-from bigsvm.selection.saved import FitContent, metric_of
+from bigsvm.selection.saved import FitContent
+from bigsvm.selection.scores import (
+    CONSISTENCY,
+    SCORE,
+    check_metrics,
+    check_weights_count,
+    metrics_of,
+    names_in,
+    scorer_of,
+)
+from bigsvm.selection.steps import COLUMN_BYTES, FoldScalers, fitted_scalers
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
@@ -36,68 +54,24 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
-    from bigsvm.data.store import Store
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.models import KernelExpansion
-
-SCORE = "score"
-"""Name of the only score of a fit."""
-
-
-class Line(NamedTuple):
-    """Points that are fitted one after the other on some folds.
-
-    Attributes
-    ----------
-    points : list of dict
-        Parameters, in ascending order of C.
-    folds : list of int
-        Numbers of the folds.
-    n_rows : int or None
-        Train on the rows of each fold in a random sample of this size; smaller samples are parts of
-        larger ones. All rows of a fold are tested.
-    """
-
-    points: list[dict[str, Any]]
-    folds: list[int]
-    n_rows: int | None = None
-
-    def key(self, place: int, **fold: int) -> str:
-        """Name the fit of a point on a fold in the record; without `fold` the run of all folds."""
-        return Record.key(self.points[place], rows=self.n_rows or 0, **fold)
-
-
-class Fitted(NamedTuple):
-    """What a fit of a line has led to.
-
-    Attributes
-    ----------
-    place, fold : int
-        Place of the point in the line, and number of the fold.
-    result : FoldFit or BigsvmError
-        The error says why it cannot be trained with these parameters.
-    estimator : KernelMachine or None
-        None if another process has made the fit.
-    """
-
-    place: int
-    fold: int
-    result: FoldFit | BigsvmError
-    estimator: KernelMachine | None = None
+    from bigsvm.selection.points import Line
+    from bigsvm.selection.steps import Steps
 
 
 class FoldFits:
     """Fits of the folds of one data set, one after the other.
 
     Arguments are those of `cross_validate`, of which `with_train_scores` is the
-    `return_train_score`. The estimator has the resources of all fits, and learns the names of
-    columns. `memory` is that of a fit in bytes, without what all have in common; `record` keeps
-    results while there is one.
+    `return_train_score`. `estimator` is the machine of its `steps`; it has the resources of all
+    fits, and learns the names of columns. `memory` is that of a fit in bytes, without what all have
+    in common; `record` keeps results while there is one.
     """
 
     def __init__(
         self,
-        estimator: KernelMachine,
+        steps: Steps,
         X: Any,
         y: Any,
         sample_weight: Any,
@@ -109,13 +83,11 @@ class FoldFits:
         hooks: Hooks,
         with_train_scores: bool = False,
     ) -> None:
-        self.estimator, self.hooks = estimator, hooks
+        estimator = steps.machine
+        self.steps, self.estimator, self.hooks = steps, estimator, hooks
         self._with_train_scores, self._scoring = with_train_scores, scoring
         check_metrics(scoring)
-        try:
-            self._scorer = check_scoring(estimator, scoring=scoring)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(f"scoring is {brief(scoring)}: {error}") from None
+        self._scorer = scorer_of(scoring, estimator)
         store = whole_store(X)
         fold_numbers = cv if isinstance(cv, RowValues | np.ndarray) else None
         beside_rows = [y, sample_weight, groups, fold_numbers]
@@ -123,14 +95,18 @@ class FoldFits:
             check_y_order(y_order, beside_rows, beside_store=store is not None)
         if store is not None:
             y, sample_weight, groups, fold_numbers = (
-                _with_order(store, values, y_order) for values in beside_rows
+                with_order(store, values, y_order) for values in beside_rows
             )
             groups = None if groups is None else in_order_of(store.attributes, groups, "groups")
             if fold_numbers is not None:
                 cv = in_order_of(store.attributes, fold_numbers, "cv")
         self.data = make_data(estimator, X, y, sample_weight, hooks.client)
-        if self.data.truth is None:
+        steps.check_rows(self.data.source)
+        names = names_in(scoring, estimator)
+        self.is_by_consistency = CONSISTENCY in names
+        if self.data.truth is None and names != [CONSISTENCY]:
             raise DataError("y is None; scores need what predictions are compared with")
+        check_weights_count(names, self.data.weights)
         self._is_classifier = estimator._formulation in CLASSIFIERS
         self.folds = make_folds(
             cv, self.data.source.n_rows, self.data.truth, self.data.weights, groups,
@@ -139,27 +115,13 @@ class FoldFits:
         self._held = self._bytes_in_common()
         self.memory = parse_bytes(self.estimator.memory) - self._held
         self.record: Record | None = None
+        self._scalers = FoldScalers(steps)
 
     @property
     def score_names(self) -> list[str]:
         """Names of the scores, in their order; those of a callable are not known."""
         several = isinstance(self._scoring, list | tuple | set | dict)
         return list(self._scoring) if several else [SCORE]
-
-    def _metrics(self) -> dict[str, str | None] | None:
-        """Metric of each score by its name, None of one's own; None if names are not known."""
-        scoring = self._scoring
-        if isinstance(scoring, dict):
-            return {name: metric_of(scorer) for name, scorer in scoring.items()}
-        if isinstance(scoring, list | tuple | set):
-            return {name: metric_of(name) for name in scoring}
-        if scoring is None:
-            score: Any = getattr(type(self.estimator), "score", None)
-            is_own = not getattr(score, "__module__", "").startswith(("bigsvm.", "sklearn."))
-            usual = "r2" if is_regressor(self.estimator) else "accuracy"
-            return {SCORE: None if is_own else usual}
-        metric = metric_of(scoring)
-        return None if metric is None else {SCORE: metric}
 
     def _bytes_in_common(self) -> int:
         """Bytes that all fits have in common: labels, weights, folds and predictions.
@@ -168,6 +130,8 @@ class FoldFits:
         """
         memory, n_rows = parse_bytes(self.estimator.memory), self.data.source.n_rows
         held = self.data.nbytes + sum(fold.nbytes for fold in self.folds) + 16 * n_rows
+        if self.steps.has_scalers:
+            held += len(self.folds) * COLUMN_BYTES * self.data.source.n_columns
         if held >= memory:
             raise MemoryBudgetError(
                 f"memory is {show_bytes(memory)}, but labels, weights and folds of {n_rows} rows "
@@ -187,15 +151,25 @@ class FoldFits:
         Besides the data, the folds and the estimator, results belong to a `search`. The parameters
         in `searched` differ from fit to fit.
         """
+        if self.is_by_consistency and self.steps.name_of("nu") in searched:
+            raise ParameterError(
+                f"nu is searched, but {CONSISTENCY} compares the rows outside with it, and any nu "
+                "can be kept; give the estimator the share of rows that may be outside, or labels "
+                "1 and -1 and another score"
+            )
         if directory is None:
             yield
             return
         belongs_to = belongings_of(
             self.estimator, self.data, self.folds, self._scoring,
-            with_train_scores=self._with_train_scores, searched=searched,
+            with_train_scores=self._with_train_scores,
+            searched=list(self.steps.of_machine(dict.fromkeys(searched))),
         )  # fmt: skip
+        belongs_to |= self.steps.described()
         belongs_to |= search or {}
-        content = FitContent(self._metrics(), with_train_scores=self._with_train_scores)
+        content = FitContent(
+            metrics_of(self._scoring, self.estimator), with_train_scores=self._with_train_scores
+        )
         with Record(directory, belongs_to, content) as record:
             self.record = record
             try:
@@ -238,7 +212,8 @@ class FoldFits:
                 model = None if start is None else self._model_of(start, before)
                 if model is not None and not _can_start(model, estimator):
                     model = None
-                self._fit(estimator, *self.training_rows(estimator, fold, line.n_rows), model)
+                rows = self.training_rows(estimator, fold, line.n_rows, line.points[place])
+                self._fit(estimator, *rows, model)
             except StartError as error:
                 if record is None or start is None or start.estimator is not None:
                     raise
@@ -249,10 +224,14 @@ class FoldFits:
             record.drop_start(before)
         return fitted
 
+    def at(self, point: Mapping[str, Any]) -> KernelMachine:
+        """Return the machine with the parameters of a point, not fitted."""
+        machine: KernelMachine = clone(self.estimator)
+        return machine.set_params(**self.steps.of_machine(point))
+
     def prepared(self, parameters: Mapping[str, Any], key: str) -> KernelMachine:
         """Return the estimator of a fit, whose checkpoint is in the record under `key`."""
-        estimator: KernelMachine = clone(self.estimator)
-        return estimator.set_params(**parameters).set_params(
+        return self.at(parameters).set_params(
             memory=self.memory,
             checkpoint=None if self.record is None else self.record.run_folder(key),
         )
@@ -302,6 +281,7 @@ class FoldFits:
         sent.estimator = clone(self.estimator)
         sent.estimator.set_params(n_jobs=count_threads(self.estimator.n_jobs))
         sent.data, sent.record = self.data._replace(source=source), None
+        sent._scalers = FoldScalers(self.steps)
         return sent
 
     def with_hooks(self, hooks: Hooks) -> FoldFits:
@@ -313,16 +293,25 @@ class FoldFits:
     def on_all_rows(self, parameters: Mapping[str, Any]) -> KernelMachine:
         """Fit an estimator with these parameters on all rows; errors are those of `fit`."""
         data = self.data
-        estimator: KernelMachine = clone(self.estimator)
-        estimator.set_params(**parameters).set_params(memory=self.memory)
-        self._fit(estimator, data.source, data.labels, data.weights)
+        estimator = self.at(parameters).set_params(memory=self.memory)
+        with self._interrupted():
+            scalers = self.steps.scalers_at(parameters)
+            _, source = fitted_scalers(scalers, data.source, data.weights)
+        self._fit(estimator, source, data.labels, data.weights)
         estimator.set_params(memory=self.estimator.memory)
         return estimator
 
     def training_rows(
-        self, estimator: KernelMachine, number: int, n_rows: int | None
+        self,
+        estimator: KernelMachine,
+        number: int,
+        n_rows: int | None,
+        point: Mapping[str, Any],
     ) -> tuple[RowSource, NDArray[Any] | None, F8]:
-        """Rows, labels and weights that an estimator is trained on for a fold, or on a sample."""
+        """Rows, labels and weights that an estimator is trained on for a fold, or on a sample.
+
+        The rows are scaled where the steps of the point have scalers.
+        """
         source, labels = self.data.source, self.data.labels
         weights = self.folds[number].weights(self.data.weights, source.n_rows)
         if n_rows is not None and n_rows < source.n_rows:
@@ -337,8 +326,28 @@ class FoldFits:
         if not weights.any():
             raise DataError(f"the sample has no rows to train on in fold {number}; give more rows")
         if labels is not None and self._is_classifier:
-            labels = _labels_of(labels, weights)
+            labels = labels_of(labels, weights)
+        if self.steps.has_scalers:
+            with self._interrupted():
+                _, source = self._scalers.fitted(number, source, weights, point)
         return source, labels, weights
+
+    def as_asked(self, machine: KernelMachine, number: int) -> Any:
+        """Return the fitted estimator of a fold as the caller has it: a pipeline, if it is one."""
+        weights = self.folds[number].weights(self.data.weights, self.data.source.n_rows)
+        scalers, _ = self._scalers.fitted(number, self.data.source, weights, {})
+        return self.steps.fitted_pipeline(machine, scalers, {})
+
+    @contextmanager
+    def _interrupted(self) -> Iterator[None]:
+        """Let what asks the run to end, end passes over the rows too."""
+
+        def check() -> None:
+            if self.hooks.interrupted():
+                raise KeyboardInterrupt
+
+        with checked_by(check):
+            yield
 
     def _fit(
         self,
@@ -365,9 +374,9 @@ class FoldFits:
             return fitted.estimator.model_
         assert self.record is not None
         source, truth = self.data.source, self.data.truth
-        assert truth is not None
+        n_classes = 0 if truth is None else len(np.unique(truth))
         # Support vectors are rows, in float64 at most; their coefficients are of all classes.
-        per_row = 4 * source.bytes_per_row + 16 * (2 + len(np.unique(truth)))
+        per_row = 4 * source.bytes_per_row + 16 * (2 + n_classes)
         most = source.n_rows * per_row + 64 * source.n_columns + (32 << 20)
         return self.record.model(key, most_bytes=most)
 
@@ -375,32 +384,17 @@ class FoldFits:
         self, estimator: KernelMachine, rows: NDArray[np.int64], values: F8 | None
     ) -> dict[str, float]:
         truth = self.data.truth
-        assert truth is not None
         chosen = ChosenRows(self.data.source, rows)
         of_rows = None if values is None else values[rows]
         if of_rows is not None and np.isnan(of_rows).any():
             of_rows = None
         with estimator._knowing(chosen, of_rows):
-            scores = self._scorer(estimator, chosen, truth[rows])
+            scores = self._scorer(estimator, chosen, None if truth is None else truth[rows])
         named = scores if isinstance(scores, dict) else {SCORE: scores}
         return {name: float(score) for name, score in named.items()}
-
-
-def _with_order(store: Store, values: Any, order: Order | None) -> Any:
-    """Say which order values beside a store have, if they do not say it themselves."""
-    if values is None or order is None or isinstance(values, RowValues):
-        return values
-    return store.row_values(values, order=order)
 
 
 def _can_start(model: KernelExpansion, estimator: KernelMachine) -> bool:
     """Whether training can start from a model: it has one function, or functions of all classes."""
     has_one = model.rule is None or estimator._formulation == CrammerSinger.name
     return has_one and bool(getattr(estimator, "certify", True))
-
-
-def _labels_of(labels: NDArray[Any], weights: F8) -> NDArray[Any]:
-    """Give rows without weight a class that is trained, as theirs may not be there."""
-    present = labels[weights > 0]
-    absent = np.isin(labels, present, invert=True)
-    return np.where(absent, present[0], labels) if absent.any() else labels

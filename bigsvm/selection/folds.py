@@ -6,7 +6,6 @@ nested, and spread over all folds.
 
 from __future__ import annotations
 
-import difflib
 import numbers
 import warnings
 from contextlib import ExitStack, contextmanager
@@ -14,17 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xxhash
-from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import GroupKFold, PredefinedSplit, check_cv
 
-from bigsvm.data.row_values import in_order_of
+from bigsvm.data.row_values import RowValues, in_order_of
 from bigsvm.data.sources import as_store
 from bigsvm.data.store_part import StorePart
 from bigsvm.errors import DataError, ParameterError, brief
-from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.watching import StoppedByCtrlC, folder_of_checkpoints
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.report.progress import Display, TrainingProgress
+from bigsvm.selection.steps import Steps
 from bigsvm.training import events
 
 if TYPE_CHECKING:
@@ -34,7 +32,9 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_values import Order
     from bigsvm.data.store import Store
+    from bigsvm.estimators.base import KernelMachine
 
 
 class Data(NamedTuple):
@@ -63,47 +63,27 @@ class Data(NamedTuple):
         return sum(array.nbytes for array in arrays.values())
 
 
-def check_estimator(estimator: Any) -> KernelMachine:
-    """Refuse estimators of other packages."""
-    if not isinstance(estimator, KernelMachine):
-        raise ParameterError(
-            f"estimator is a {type(estimator).__name__}; it must be one of bigsvm's, as folds are "
-            "made by weights: use sklearn.model_selection for pipelines and other estimators"
-        )
-    for name in ("checkpoint", "checkpoint_copy"):
-        if getattr(estimator, name) is not None:
-            raise ParameterError(
-                f"the estimator has a {name}, which only one fit can use; leave it out, and give "
-                "checkpoint beside the estimator"
-            )
-    if folder_of_checkpoints(estimator) is not None:
-        raise ParameterError(
-            "a CheckpointCallback is set on the estimator; give checkpoint beside the estimator "
-            "instead, which keeps the results of finished fits too"
-        )
-    return estimator
-
-
-def check_metrics(scoring: Any) -> None:
-    """Refuse names that are no score of scikit-learn's, before any data are read.
+def steps_of(estimator: Any) -> Steps:
+    """Take an estimator of bigsvm apart, or a pipeline of scalers before one; others are refused.
 
     Raises
     ------
     ParameterError
-        It names the scores that are spelled much like it.
     """
-    if isinstance(scoring, dict):
-        scoring = list(scoring.values())
-    names = scoring if isinstance(scoring, list | tuple | set) else [scoring]
-    known = get_scorer_names()
-    for name in names:
-        if isinstance(name, str) and name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-            remedy = f"did you mean {' or '.join(near)}? " if near else ""
+    steps = Steps(estimator)
+    machine = steps.machine
+    for name in ("checkpoint", "checkpoint_copy"):
+        if getattr(machine, name) is not None:
             raise ParameterError(
-                f"scoring is {brief(name)}, which is no score; {remedy}all of them are in "
-                "sklearn.metrics.get_scorer_names()"
+                f"the estimator has a {name}, which only one fit can use; leave it out, and give "
+                "checkpoint beside the estimator"
             )
+    if folder_of_checkpoints(machine) is not None:
+        raise ParameterError(
+            "a CheckpointCallback is set on the estimator; give checkpoint beside the estimator "
+            "instead, which keeps the results of finished fits too"
+        )
+    return steps
 
 
 def whole_store(X: Any) -> Store | None:
@@ -115,6 +95,13 @@ def whole_store(X: Any) -> Store | None:
             "other rows the weight 0 (sample_weight)"
         )
     return store
+
+
+def with_order(store: Store, values: Any, order: Order | None) -> Any:
+    """Say which order values beside a store have, if they do not say it themselves."""
+    if values is None or order is None or isinstance(values, RowValues):
+        return values
+    return store.row_values(values, order=order)
 
 
 def make_data(
@@ -198,6 +185,13 @@ class Fold(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of the arrays."""
         return self.test.nbytes + (0 if self.train is None else self.train.nbytes)
+
+
+def labels_of(labels: NDArray[Any], weights: F8) -> NDArray[Any]:
+    """Give rows without weight a class that is trained, as theirs may not be there."""
+    present = labels[weights > 0]
+    absent = np.isin(labels, present, invert=True)
+    return np.where(absent, present[0], labels) if absent.any() else labels
 
 
 def make_folds(

@@ -13,17 +13,18 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import ParameterGrid
 
 from bigsvm.errors import BigsvmError, ParameterError, brief
-from bigsvm.selection.fits import Line
 from bigsvm.selection.identity import told
+from bigsvm.selection.points import Line
 from bigsvm.selection.tasks import fit_lines
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
+    from contextlib import AbstractContextManager
 
-    from bigsvm.estimators.base import KernelMachine
     from bigsvm.selection.fits import FoldFits
     from bigsvm.selection.record import FoldFit
+    from bigsvm.selection.steps import Steps
 
     OnFit: TypeAlias = Callable[[dict[str, Any], int, FoldFit | None], None]
 
@@ -55,7 +56,7 @@ class Evaluated(NamedTuple):
 
 def candidates_of(
     grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
-    estimator: KernelMachine,
+    steps: Steps,
 ) -> list[dict[str, Any]]:
     """List the points of a grid, or of several."""
     for part in grid if isinstance(grid, list | tuple) else [grid]:
@@ -69,19 +70,21 @@ def candidates_of(
         candidates = [dict(point) for point in ParameterGrid(grid)]
     except (TypeError, ValueError) as error:
         raise ParameterError(f"the grid is {brief(grid)}: {error}") from None
-    check_names(candidates, estimator)
+    check_points(candidates, steps)
     return candidates
 
 
-def check_names(candidates: Sequence[Mapping[str, Any]], estimator: KernelMachine) -> None:
-    """Refuse points with names that are no parameters of an estimator, or cannot be searched."""
-    known = estimator.get_params(deep=False).keys() - {"memory", "checkpoint", "checkpoint_copy"}
+def check_points(candidates: Sequence[Mapping[str, Any]], steps: Steps) -> None:
+    """Refuse points with names that are no parameters, or cannot be searched."""
+    known = steps.names()
     for name in sorted({name for point in candidates for name in point}):
         if name not in known:
             raise ParameterError(
-                f"the grid has {name!r}, which is no parameter of {type(estimator).__name__} that "
-                f"can be searched; choose among {', '.join(sorted(known))}"
+                f"the grid has {name!r}, which is no parameter of {type(steps.machine).__name__} "
+                f"that can be searched; choose among {', '.join(sorted(known))}"
             )
+    for point in candidates if steps.has_scalers else ():
+        steps.scalers_at(point)
 
 
 def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[tuple[int, int]]:
@@ -103,81 +106,89 @@ def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[tuple[
     ]
 
 
-def searched(
-    fits: FoldFits,
-    candidates: Sequence[dict[str, Any]],
-    *,
-    score: str,
-    factor: int | None,
-    warm_starts: bool,
-    checkpoint: str | os.PathLike[str] | None,
-    raises: bool = False,
-    on_fit: OnFit = lambda *_: None,
-) -> list[Evaluated]:
-    """Fit candidates on all folds, recorded in a folder if one is given.
+class Rules(NamedTuple):
+    """How candidates are fitted, compared and recorded.
 
     Candidates that differ in C alone are fitted one after the other, and each starts from the model
-    before.
+    before, if there are `warm_starts`.
 
-    Parameters
+    Attributes
     ----------
     score : str
         Name of the score by which candidates get to the next round.
     factor : int or None
         Of successive halving.
+    warm_starts : bool
+    checkpoint : path or None
+        Folder for the results of finished fits.
     raises : bool
         Whether parameters that training refuses are an error; otherwise they have no score, which
         causes a warning.
     on_fit : callable
         Given parameters, fold and result after each fit.
+    """
+
+    score: str
+    factor: int | None = None
+    warm_starts: bool = True
+    checkpoint: str | os.PathLike[str] | None = None
+    raises: bool = False
+    on_fit: OnFit = lambda *_: None
+
+    def recorded(
+        self, fits: FoldFits, points: str, names: Collection[str]
+    ) -> AbstractContextManager[None]:
+        """Keep the results of fits for a while, in the folder if there is one.
+
+        They belong to a search of these `points` with these rules; parameters of the `names` differ
+        from fit to fit.
+        """
+        search = {
+            "points": points,
+            "halving": f"({told(self.factor)}, {told(self.score)})",
+            "warm starts": repr(self.warm_starts),
+        }
+        return fits.recorded(self.checkpoint, search, sorted(names))
+
+
+def searched(fits: FoldFits, candidates: Sequence[dict[str, Any]], rules: Rules) -> list[Evaluated]:
+    """Fit candidates on all folds.
 
     Returns
     -------
     list of Evaluated
         Round by round; within a round in the order of the candidates.
     """
-    names = sorted({name for point in candidates for name in point})
-    search = {
-        "points": repr([told(point) for point in candidates]),
-        "halving": f"({told(factor)}, {told(score)})",
-        "warm starts": repr(warm_starts),
-    }
-    tries = Tries(fits, score=score, warm_starts=warm_starts, raises=raises, on_fit=on_fit)
-    left = list(range(len(candidates)))
-    rounds = rounds_of(len(candidates), fits.data.source.n_rows, factor)
-    with fits.recorded(checkpoint, search, names):
+    names = {name for point in candidates for name in point}
+    tries, left = Tries(fits, rules), list(range(len(candidates)))
+    rounds = rounds_of(len(candidates), fits.data.source.n_rows, rules.factor)
+    with rules.recorded(fits, repr([told(point) for point in candidates]), names):
         for number, (n_candidates, n_rows) in enumerate(rounds):
             left = sorted(left[:n_candidates])
             points = [candidates[k] for k in left]
-            means = dict(
-                zip(left, tries.fit(points, number, n_rows if factor else None), strict=True)
-            )
+            of_round = tries.fit(points, number, n_rows if rules.factor else None)
+            means = dict(zip(left, of_round, strict=True))
             left.sort(key=lambda k: by_score(means[k]))
     return tries.evaluated
 
 
 class Tries:
-    """Candidates that are fitted on all folds, some at a time.
+    """Candidates that are fitted on all folds, some at a time; `evaluated` has all of them."""
 
-    Arguments are those of `searched`. `evaluated` has all that were fitted.
-    """
-
-    def __init__(
-        self, fits: FoldFits, *, score: str, warm_starts: bool, raises: bool, on_fit: OnFit
-    ) -> None:
-        self._fits, self._score, self._warm_starts = fits, score, warm_starts
-        self._raises, self._on_fit = raises, on_fit
+    def __init__(self, fits: FoldFits, rules: Rules) -> None:
+        self._fits, self._rules = fits, rules
         self.evaluated: list[Evaluated] = []
 
     def fit(
         self, candidates: Sequence[dict[str, Any]], number: int, n_rows: int | None
     ) -> list[float]:
         """Fit candidates on a sample, or on all rows, as a part of a round; returns mean scores."""
-        fits, folds = self._fits, list(range(len(self._fits.folds)))
+        fits, rules, folds = self._fits, self._rules, list(range(len(self._fits.folds)))
         results: list[list[FoldFit | None]] = [[None] * len(folds) for _ in candidates]
-        chains = _chains(list(enumerate(candidates)), warm_starts=self._warm_starts)
+        by = fits.steps.name_of("C") if rules.warm_starts else None
+        chains = _chains(list(enumerate(candidates)), by)
         lines = [Line([candidates[k] for k in chain], folds, n_rows) for chain in chains]
-        for line, fit in fit_lines(fits, lines, name="bigsvm-search", raises=self._raises):
+        for line, fit in fit_lines(fits, lines, name="bigsvm-search", raises=rules.raises):
             k, result = chains[line][fit.place], fit.result
             if isinstance(result, BigsvmError):
                 warnings.warn(
@@ -187,13 +198,13 @@ class Tries:
                 )
             else:
                 results[k][fit.fold] = result
-            self._on_fit(candidates[k], fit.fold, results[k][fit.fold])
+            rules.on_fit(candidates[k], fit.fold, results[k][fit.fold])
         n_rows = fits.data.source.n_rows if n_rows is None else n_rows
         self.evaluated += [
             Evaluated(candidate, number, n_rows, of_folds)
             for candidate, of_folds in zip(candidates, results, strict=True)
         ]
-        return [mean_score(of_folds, self._score) for of_folds in results]
+        return [mean_score(of_folds, rules.score) for of_folds in results]
 
 
 def by_score(mean: float) -> float:
@@ -217,7 +228,8 @@ def best_of(evaluated: Sequence[Evaluated], score: str) -> int:
     ]
     if not np.isfinite(means).any():
         raise ParameterError(
-            "no point of the grid has a score; give error_score='raise' to see the reason"
+            "no point of the grid has a score; give error_score='raise' to see the reason, or, "
+            "where consistency decides, smaller values of gamma, or folds of rows in random order"
         )
     return int(np.nanargmax(means))
 
@@ -276,12 +288,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _chains(points: Sequence[tuple[int, dict[str, Any]]], *, warm_starts: bool) -> list[list[int]]:
-    """Group candidates that differ in C alone, in ascending order of C."""
-    if not warm_starts:
+def _chains(points: Sequence[tuple[int, dict[str, Any]]], by: str | None) -> list[list[int]]:
+    """Group candidates that differ in one parameter alone, ascending; each by itself without."""
+    if by is None:
         return [[k] for k, _ in points]
     chains: dict[str, list[tuple[float, int]]] = {}
     for k, point in points:
-        others = repr(sorted((name, told(value)) for name, value in point.items() if name != "C"))
-        chains.setdefault(others, []).append((point.get("C", 0.0), k))
+        others = repr(sorted((name, told(value)) for name, value in point.items() if name != by))
+        chains.setdefault(others, []).append((point.get(by, 0.0), k))
     return [[k for _, k in sorted(chain)] for chain in chains.values()]

@@ -18,11 +18,11 @@ from bigsvm.selection.grid import FEWEST_ROWS, Tries, by_score, edges_of, rounds
 from bigsvm.selection.identity import told
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bigsvm.selection.fits import FoldFits
-    from bigsvm.selection.grid import Evaluated, OnFit
+    from bigsvm.selection.grid import Evaluated, Rules
+    from bigsvm.selection.steps import Steps
 
 FACTOR = 3
 """How much larger the next sample is, where no factor is given: the one of `bigsvm easy`."""
@@ -121,31 +121,19 @@ def sizes_of(n_rows: int, factor: int) -> list[int]:
     return [*(size for size in sizes if size >= FEWEST_ROWS), n_rows]
 
 
-def searched_further(
-    fits: FoldFits,
-    lattice: Lattice,
-    *,
-    score: str,
-    factor: int | None,
-    warm_starts: bool,
-    checkpoint: str | os.PathLike[str] | None,
-    raises: bool = False,
-    on_fit: OnFit = lambda *_: None,
-) -> list[Evaluated]:
+def searched_further(fits: FoldFits, lattice: Lattice, rules: Rules) -> list[Evaluated]:
     """Fit points of a lattice on all folds, coarse then fine, and beyond its edges.
 
-    Arguments, but for the lattice, and what is returned are those of `searched`.
+    What is returned is what `searched` returns. By consistency nu stays as it is.
     """
-    names = sorted({*(axis.name for axis in lattice.axes), *itertools.chain(*lattice.others)})
+    lattice = _judged(lattice, fits)
+    names = {*(axis.name for axis in lattice.axes), *itertools.chain(*lattice.others)}
     others = [told(point) for point in lattice.others]
-    search = {
-        "points": f"{[tuple(axis) for axis in lattice.axes]!r} {others!r}",
-        "halving": f"({told(factor)}, {told(score)})",
-        "warm starts": repr(warm_starts),
-    }
-    tries = Tries(fits, score=score, warm_starts=warm_starts, raises=raises, on_fit=on_fit)
-    with fits.recorded(checkpoint, search, names):
-        _Scout(tries, lattice, score).run(_sizes(fits, factor), factor or FACTOR)
+    points = f"{[tuple(axis) for axis in lattice.axes]!r} {others!r}"
+    tries = Tries(fits, rules)
+    with rules.recorded(fits, points, names):
+        scout = _Scout(tries, lattice, rules.score)
+        scout.run(_sizes(fits, rules.factor), rules.factor or FACTOR)
     return tries.evaluated
 
 
@@ -172,6 +160,8 @@ class _Scout:
         """Fit in rounds of these numbers of rows."""
         last = len(sizes) - 1
         for number, n_rows in enumerate(sizes):
+            # As in successive halving: `factor` points reach the last round, and `factor` times as
+            # many each round before it.
             best = self._best(factor ** (last - number + 1))
             self._round, self._n_rows, self._means = number, n_rows, {}
             if number == 0:
@@ -227,10 +217,14 @@ class _Scout:
             ]
 
 
-def lattice_of(
-    estimator: Any,
-    others: Sequence[Mapping[str, Any]] = ({},),
-) -> Lattice:
-    """Lattice of the parameters that an estimator has, besides others."""
-    kernels = [point.get("kernel", estimator.kernel) for point in others]
-    return Lattice(axes_of(estimator._formulation, kernels), [dict(point) for point in others])
+def lattice_of(steps: Steps) -> Lattice:
+    """Lattice of the parameters that an estimator has, by the names that points have."""
+    machine = steps.machine
+    axes = axes_of(machine._formulation, [machine.kernel])
+    return Lattice([axis._replace(name=steps.name_of(axis.name)) for axis in axes], [{}])
+
+
+def _judged(lattice: Lattice, fits: FoldFits) -> Lattice:
+    """Leave out the axis of nu where scores compare with it."""
+    nu = fits.steps.name_of("nu") if fits.is_by_consistency else None
+    return lattice._replace(axes=[axis for axis in lattice.axes if axis.name != nu])

@@ -18,8 +18,8 @@ from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.watching import History, callbacks_of
 from bigsvm.fit.folds_in_one_run import projected_together, train_together
 from bigsvm.fit.folds_in_one_run import why_apart as why_fits_are_apart
-from bigsvm.selection.fits import Fitted
 from bigsvm.selection.folds import sample_rows
+from bigsvm.selection.points import Fitted
 from bigsvm.training.events import Swept
 from bigsvm.training.result import StopReason
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.fit.folds_in_one_run import PointOfFits, TrainedTogether
-    from bigsvm.selection.fits import FoldFits, Line
+    from bigsvm.selection.fits import FoldFits
+    from bigsvm.selection.points import Line
     from bigsvm.training.events import Event
 
     RunEnd = tuple[str, PointOfFits | None]
@@ -102,8 +103,10 @@ def trains_together(fits: FoldFits, line: Line) -> bool:
 
 def why_apart(fits: FoldFits, line: Line) -> str | None:
     """Say why the folds of some points are fitted each by itself; None if one run can fit them."""
+    if fits.steps.has_scalers:
+        return "each fold has scalers of its own"
     for point in line.points:
-        estimator = clone(fits.estimator).set_params(**point)
+        estimator = fits.at(point)
         if callbacks_of(estimator):
             return "callbacks are called for each fit"
         reason = why_fits_are_apart(estimator._parameters(), fits.data.labels, len(fits.folds))
@@ -178,7 +181,7 @@ def _rows(
     """Rows and labels that all folds are trained on, and the weights of each fold."""
     numbers = range(len(fits.folds))
     source, labels, weights = zip(
-        *(fits.training_rows(estimator, number, n_rows) for number in numbers), strict=True
+        *(fits.training_rows(estimator, number, n_rows, {}) for number in numbers), strict=True
     )
     return source[0], labels[0], list(weights)
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.selection.grid import Evaluated
     from bigsvm.selection.record import FoldFit
+    from bigsvm.selection.steps import Steps
 
 logger = logging.getLogger("bigsvm")
 
@@ -50,22 +50,28 @@ class SearchCV(BaseEstimator):
 
     Parameters
     ----------
-    estimator : estimator of bigsvm
+    estimator : estimator of bigsvm, or a pipeline
         It is not changed. `max_time` and `max_iter` limit each fit. With `verbose` the progress of
-        each fit is shown, and callbacks are called for each fit.
+        each fit is shown, and callbacks are called for each fit. Before the estimator a pipeline of
+        scikit-learn may have `StandardScaler`, `MinMaxScaler` and `MaxAbsScaler`. Each fold fits
+        them on the rows that it trains on, block by block; those of weight 0 are left out, and
+        otherwise weights do not count.
     param_grid : dict or list of dict, optional
-        Values to try by the names of parameters, as in scikit-learn; with `n_iter` distributions
-        too. By default LIBSVM's grid of C and gamma, and nu where there is one: every second value
-        on a sample of the rows, then what is between the best, half steps at the end. Where the
-        best point is on the edge, the grid grows there, by three steps in all. The log says so of
-        values that are given.
+        Values to try by the names of parameters, as in scikit-learn, such as ``svc__C`` in a
+        pipeline; with `n_iter` distributions too. By default LIBSVM's grid of C and gamma, and nu
+        where there is one: every second value on a sample of the rows, then what is between the
+        best, half steps at the end. Where the best point is on the edge, the grid grows there, by
+        three steps in all. The log says so of values that are given.
     n_iter : int, optional
         How many points are drawn from `param_grid`, as ``RandomizedSearchCV`` does: its values may
         be frozen distributions of ``scipy.stats``.
     random_state : int, RandomState or None
         Of these points; with a `checkpoint` it must be an int.
     scoring : str, callable, list or dict, optional
-        As in scikit-learn; by default the accuracy or R².
+        As in scikit-learn; by default the accuracy or R², or of `OneClassSVM` ``"consistency"``,
+        which takes no labels: the number of support vectors of models that leave no more tested
+        rows outside than nu says, and three standard deviations (Tax and Müller 2004). Others have
+        no score, NaN. The default grid then leaves nu as it is.
     refit : bool or str
         Whether the best parameters are fitted on all rows at the end; with several scores, the name
         of the one that decides.
@@ -92,8 +98,9 @@ class SearchCV(BaseEstimator):
     best_score_ : float
         Mean over the folds.
     best_index_ : int
-    best_estimator_ : estimator
-        Fitted on all rows, with `refit`.
+    best_estimator_ : estimator or Pipeline
+        Fitted on all rows, with `refit`. The scalers of a pipeline take the containers that
+        scikit-learn takes; methods of the search take stores and others too.
     cv_results_ : dict
         As in scikit-learn; with `halving` there is a place for each round of a point:
         ``"iter"`` tells which it is, ``"n_resources"`` how many rows it had. ``"n_iter"`` is the
@@ -117,7 +124,7 @@ class SearchCV(BaseEstimator):
 
     def __init__(
         self,
-        estimator: KernelMachine,
+        estimator: Any,
         param_grid: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         *,
         n_iter: int | None = None,
@@ -172,24 +179,25 @@ class SearchCV(BaseEstimator):
         """
         # Imported here, as training takes Numba, and making a search does not.
         from bigsvm.selection.fits import FoldFits
-        from bigsvm.selection.folds import check_estimator, hooks_of
-        from bigsvm.selection.grid import best_of, edge_advice, edges_of, mean_score
+        from bigsvm.selection.folds import hooks_of, steps_of
+        from bigsvm.selection.grid import Rules, best_of, edge_advice, edges_of, mean_score
         from bigsvm.selection.record import advice_of, fit_warnings
 
-        check_estimator(self.estimator)
-        with hooks_of(self.estimator, client, worker_memory) as hooks:
-            search = self._search_of()
+        steps = steps_of(self.estimator)
+        with hooks_of(steps.machine, client, worker_memory) as hooks:
+            search = self._search_of(steps)
             fits = FoldFits(
-                clone(self.estimator), X, y, sample_weight, cv=self.cv, groups=groups,
+                steps, X, y, sample_weight, cv=self.cv, groups=groups,
                 y_order=y_order, scoring=self.scoring, hooks=hooks,
                 with_train_scores=self.return_train_score,
             )  # fmt: skip
             score = self._deciding_score()
-            evaluated = search(
-                fits, score=score, factor=self.halving, warm_starts=self.warm_starts,
-                raises=self.error_score == "raise", checkpoint=self.checkpoint,
+            rules = Rules(
+                score, self.halving, warm_starts=self.warm_starts, checkpoint=self.checkpoint,
+                raises=self.error_score == "raise",
             )  # fmt: skip
-        for sentence in fit_warnings(fits_of(evaluated), self.estimator._formulation):
+            evaluated = search(fits, rules=rules)
+        for sentence in fit_warnings(fits_of(evaluated), steps.machine._formulation):
             warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
         in_rounds = self.halving is not None or self.param_grid is None
         self.cv_results_ = results_of(evaluated, halved=in_rounds)
@@ -203,21 +211,17 @@ class SearchCV(BaseEstimator):
             logger.warning(edge)
         if self.refit:
             started = time.perf_counter()
-            self.best_estimator_ = (
-                clone(self.estimator)
-                .set_params(**self.best_params_)
-                .fit(
-                    X, y, sample_weight, client=client, worker_memory=worker_memory,
-                    y_order=y_order,
-                )
+            self._machine, self.best_estimator_ = steps.fitted(
+                self.best_params_, X, y, sample_weight, client=client,
+                worker_memory=worker_memory, y_order=y_order,
             )  # fmt: skip
             self.refit_time_ = time.perf_counter() - started
         elif (advice := advice_of([fit for fit in best.fits if fit is not None])) is not None:
             warnings.warn(advice, AdviceWarning, stacklevel=2)
         return self
 
-    def _search_of(self) -> Callable[..., list[Evaluated]]:
-        """Return what fits the points, called with the folds and the options of `searched`."""
+    def _search_of(self, steps: Steps) -> Callable[..., list[Evaluated]]:
+        """Return what fits the points, called with the folds and the rules."""
         from bigsvm.selection.grid import candidates_of, searched
 
         if self.param_grid is None:
@@ -228,13 +232,13 @@ class SearchCV(BaseEstimator):
                 )
             from bigsvm.selection.lattice import lattice_of, searched_further
 
-            return partial(searched_further, lattice=lattice_of(self.estimator))
+            return partial(searched_further, lattice=lattice_of(steps))
         if self.n_iter is None:
-            return partial(searched, candidates=candidates_of(self.param_grid, self.estimator))
+            return partial(searched, candidates=candidates_of(self.param_grid, steps))
         from bigsvm.selection.draws import drawn_candidates
 
         drawn = drawn_candidates(
-            self.param_grid, self.estimator, n_iter=self.n_iter, random_state=self.random_state,
+            self.param_grid, steps, n_iter=self.n_iter, random_state=self.random_state,
             is_recorded=self.checkpoint is not None,
         )  # fmt: skip
         return partial(searched, candidates=drawn)
@@ -242,7 +246,7 @@ class SearchCV(BaseEstimator):
     def _deciding_score(self) -> str:
         """Name the score that decides."""
         if not isinstance(self.scoring, list | tuple | set | dict):
-            from bigsvm.selection.fits import SCORE
+            from bigsvm.selection.scores import SCORE
 
             return SCORE
         if self.refit not in self.scoring:
@@ -253,9 +257,9 @@ class SearchCV(BaseEstimator):
         return str(self.refit)
 
     def _best(self) -> KernelMachine:
+        """Return the machine of the best estimator, which scales the rows that it predicts."""
         check_is_fitted(self, "best_estimator_")
-        best: KernelMachine = self.best_estimator_
-        return best
+        return self._machine
 
     @property
     def classes_(self) -> Any:

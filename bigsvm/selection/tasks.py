@@ -13,7 +13,6 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.budget import show_bytes
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
     from bigsvm.executors.shared import Part
     from bigsvm.executors.worker_state import OpenJob
     from bigsvm.executors.workforce import Workforce
-    from bigsvm.selection.fits import Fitted, FoldFits, Line
+    from bigsvm.selection.fits import FoldFits
+    from bigsvm.selection.points import Fitted, Line
 
 logger = logging.getLogger("bigsvm")
 
@@ -221,12 +221,12 @@ def _bytes_for_task(workforce: Workforce, fits: FoldFits, *, rows_are_sent: bool
 
 def _bytes_of_task(fits: FoldFits, line: Line) -> float:
     """Bytes that a fit of a line takes; infinite where only this machine can fit it."""
-    estimator = clone(fits.estimator).set_params(**line.points[0], memory=fits.memory)
+    estimator = fits.at(line.points[0]).set_params(memory=fits.memory)
     if callbacks_of(estimator):
         return np.inf  # they are called in this process
     try:
         parameters = estimator._parameters()
-        rows = fits.training_rows(estimator, line.folds[0], line.n_rows)
+        rows = fits.training_rows(estimator, line.folds[0], line.n_rows, line.points[0])
         needed = sum(projected_parts(*rows, parameters).values())
         if trains_together(fits, line):
             needed = max(needed, projected_bytes(fits, estimator, line.n_rows))

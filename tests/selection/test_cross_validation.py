@@ -134,7 +134,7 @@ def test_one_class_is_compared_with_labels():
     expected = cross_validate(peers.OneClassSVM(nu=0.3, tol=1e-6), X, labels, **options)
     np.testing.assert_allclose(found["test_score"], expected["test_score"], atol=0.02)
     with pytest.raises(ParameterError, match="scoring is None"):
-        bigsvm.cross_validate(bigsvm.OneClassSVM(), X, labels)
+        bigsvm.cross_validate(bigsvm.L2OneClassSVM(), X, labels)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, MemoryBudgetError
 from bigsvm.fit.folds_in_one_run import train_together
 from bigsvm.selection import lines
-from bigsvm.selection.fits import FoldFits, Line
+from bigsvm.selection.fits import FoldFits
+from bigsvm.selection.points import Line
+from bigsvm.selection.steps import Steps
 from bigsvm.training.events import Hooks
 
 X, Y = make_classification(240, 6, flip_y=0.1, random_state=1)
@@ -113,8 +115,8 @@ def test_one_run_is_worthwhile_if_points_or_passes_are_several(
     rows = X if form == "array" else bigsvm.write_store(tmp_path / "x.zarr", X, Y)
     estimator = bigsvm.SVC(gamma=0.1, memory=memory)
     fits = FoldFits(
-        estimator, rows, Y if form == "array" else None, None, cv=3, groups=None, y_order=None,
-        scoring=None, hooks=Hooks(),
+        Steps(estimator), rows, Y if form == "array" else None, None, cv=3, groups=None,
+        y_order=None, scoring=None, hooks=Hooks(),
     )  # fmt: skip
     points = [{"C": 2.0**k} for k in range(n_points)]
     assert lines.trains_together(fits, Line(points, [0, 1, 2])) == expected

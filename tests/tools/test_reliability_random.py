@@ -29,6 +29,8 @@ def test_a_case_is_drawn_again_by_its_number_and_is_all_fields():
     assert drawn == json.loads(json.dumps(drawn))
     assert {case["formulation"] for case in drawn} == set(cases.ESTIMATORS)
     assert {case["container"] for case in drawn} == set(random.CONTAINERS)
+    assert {case["params"]["kernel"] for case in drawn} >= {*random.NONNEGATIVE, "cosine"}
+    assert any(isinstance(case["params"].get("gamma"), list) for case in drawn)
     assert any(case.get("workers") for case in drawn)
     assert any(case.get("interrupt", 0) < 0 for case in drawn)
 
@@ -47,6 +49,26 @@ def test_the_oracle_agrees_with_the_definitions(seed):
     # The duality gap of a point whose sum is not 0 has a term of the threshold.
     expected = naive.duality_gap(dense, sign, np.ones(12), alpha, 0.3) + 0.3 * alpha.sum()
     assert found.duality_gap == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["cosine", "matern32", "matern52", "intersection", "tanimoto", "chi2"]
+)
+def test_the_oracle_has_the_kernels_of_fields(name):
+    rng = np.random.default_rng(0)
+    A, B = rng.poisson(0.7, (9, 4)).astype(float), rng.poisson(0.7, (7, 4)).astype(float)
+    A[0] = B[0] = 0
+    found = oracle.gram(A, B, {"name": name, "gamma": 0.3})
+    np.testing.assert_allclose(found.values, naive.kernel_matrix(A, B, name, gamma=0.3), atol=1e-14)
+
+
+def test_the_oracle_has_rbf_by_column():
+    rng = np.random.default_rng(0)
+    A, B, gamma = rng.normal(size=(9, 3)), rng.normal(size=(7, 3)), (0.0, 0.5, 2.0)
+    found = oracle.gram(A, B, {"name": "rbf-by-column", "gamma": gamma}, centre=A.mean(axis=0))
+    factors = np.sqrt(gamma)
+    expected = naive.kernel_matrix(A * factors, B * factors, "rbf", gamma=1.0)
+    np.testing.assert_allclose(found.values, expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("near", [0.0, 1e-12, 1.0 - 1e-12])

@@ -91,6 +91,8 @@ def rows_of(case: dict[str, Any]) -> Rows:
         again = rng.random(n) < made["repeats"]
         source = rng.integers(n, size=n)
         X[:n][again], codes[:n][again] = X[source[again]], codes[source[again]]
+    if made.get("nonnegative"):
+        X = np.abs(X)
     if made.get("whole"):
         X = np.rint(X)
     X = X.astype(made.get("dtype", "float64"))
@@ -215,6 +217,8 @@ def estimator_of(case: dict[str, Any], **more: Any) -> Any:
     parameters = {**case["params"], **more}
     if parameters.get("kernel") == "own":
         parameters["kernel"] = Cauchy(width=float(case["data"]["d"]))
+    if isinstance(parameters.get("gamma"), list):
+        parameters["gamma"] = np.array(parameters["gamma"])
     if isinstance(parameters.get("class_weight"), list):  # pairs, as JSON has no keys but text
         parameters["class_weight"] = {label: w for label, w in parameters["class_weight"]}
     return getattr(bigsvm, ESTIMATORS[case["formulation"]])(**parameters)

@@ -57,7 +57,13 @@ def gram(A: F8, B: F8, description: dict[str, Any], *, centre: F8 | None = None)
         values = A[:, B.astype(int)]
         return Gram(values, np.abs(values))
     gamma, coef0 = description.get("gamma", 1.0), description.get("coef0", 0.0)
-    if name in ("rbf", "laplacian", "cauchy of attacks"):
+    if name == "rbf-by-column":
+        factors = np.sqrt(np.asarray(gamma, np.float64))
+        A, B = A * factors, B * factors
+        name, gamma, centre = "rbf", 1.0, None if centre is None else centre * factors
+    if name in ("intersection", "tanimoto", "chi2", "cosine"):
+        return _of_fields(A, B, name, gamma)
+    if name in ("rbf", "laplacian", "cauchy of attacks", "matern32", "matern52"):
         power = 1 if name == "laplacian" else 2
         apart = (np.abs(A[:, None, :] - B[None, :, :]) ** power).sum(axis=2)
         shift = 0.0 if centre is None else centre
@@ -65,6 +71,14 @@ def gram(A: F8, B: F8, description: dict[str, Any], *, centre: F8 | None = None)
         if name == "cauchy of attacks":
             values = 1 / (1 + apart / description["width"] ** 2)
             return Gram(values, values + values**2 * size / description["width"] ** 2)
+        if name.startswith("matern"):
+            # Of values by x = 2 gamma |a - b|²; the slopes are exact, also at 0.
+            x = 2 * gamma * apart
+            root = np.sqrt((3 if name == "matern32" else 5) * x)
+            factor = 1 + root + (0 if name == "matern32" else root**2 / 3)
+            slope = 1.5 if name == "matern32" else 5 / 6 * (1 + root)
+            values = factor * np.exp(-root)
+            return Gram(values, values + slope * np.exp(-root) * 2 * gamma * (size + apart))
         values = np.exp(-gamma * apart)
         return Gram(values, values * (1 + gamma * (size + apart)))
     dots, size = A @ B.T, np.outer(np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1))
@@ -77,6 +91,26 @@ def gram(A: F8, B: F8, description: dict[str, Any], *, centre: F8 | None = None)
     values = np.tanh(base)
     # tanh is a ratio of exponentials around 1.
     return Gram(values, 1.0 + (1 - values**2) * size)
+
+
+def _of_fields(A: F8, B: F8, name: str, gamma: float) -> Gram:
+    """Kernel values of sums over two rows, and of their angle; see `gram`."""
+    if name == "cosine":
+        lengths = np.outer(np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1))
+        dots = A @ B.T
+        values = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
+        return Gram(values, np.ones_like(values))
+    least = np.minimum(A[:, None, :], B[None, :, :]).sum(axis=2)
+    if name == "intersection":
+        return Gram(least, least)
+    if name == "tanimoto":
+        most = np.maximum(A[:, None, :], B[None, :, :]).sum(axis=2)
+        values = np.divide(least, most, out=np.ones_like(least), where=most > 0)
+        return Gram(values, 2 * values)
+    apart, both = np.abs(A[:, None, :] - B[None, :, :]), A[:, None, :] + B[None, :, :]
+    total = np.divide(apart**2, both, out=np.zeros_like(both), where=both > 0).sum(axis=2)
+    values = np.exp(-gamma * total)
+    return Gram(values, values * (1 + 2 * gamma * total))
 
 
 class Variables(NamedTuple):

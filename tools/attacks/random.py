@@ -39,7 +39,26 @@ BUSY = 15
 """Times as many seconds may pass, on a busy machine."""
 CORPUS = Path(__file__).with_name("random_cases.json")
 SCRIPT = Path(__file__).parents[1] / "reliability.py"
-KERNELS = (*("linear", "poly", "rbf", "rbf", "rbf", "sigmoid", "laplacian", "precomputed", "own"),)
+KERNELS = (
+    "linear",
+    "poly",
+    "rbf",
+    "rbf",
+    "rbf",
+    "rbf by column",
+    "sigmoid",
+    "laplacian",
+    "precomputed",
+    "own",
+    "cosine",
+    "matern32",
+    "matern52",
+    "intersection",
+    "tanimoto",
+    "chi2",
+)
+NONNEGATIVE = ("intersection", "tanimoto", "chi2")
+WITH_GAMMA = ("poly", "rbf", "sigmoid", "laplacian", "matern32", "matern52", "chi2")
 ARRAYS = ("array", "array", "fortran", "memmap", "dask", "zarr")
 """Containers that a kernel matrix may have."""
 CONTAINERS = (
@@ -104,8 +123,13 @@ def draw(seed: int, number: int) -> dict[str, Any]:
         params["C"] = rng.choice((1e-3, 0.1, 1.0, 1.0, 10.0, 100.0, 1e4, 1e6))
     if formulation == "eps-svr":
         params["epsilon"] = rng.choice((0.0, 0.01, 0.1, 0.1, 1e4))
-    if params["kernel"] in ("poly", "rbf", "sigmoid", "laplacian") and maybe(0.7):
+    if params["kernel"] in WITH_GAMMA and maybe(0.7):
         params["gamma"] = rng.choice(("auto", 1e-3, 0.1, 0.5, 2.0, "mean-distance"))
+    if params["kernel"] == "rbf by column":
+        gammas = [rng.choice((0.0, 1e-3, 0.1, 0.5, 2.0)) for _ in range(d)]
+        params |= {"kernel": "rbf", "gamma": gammas}
+    if params["kernel"] in NONNEGATIVE and maybe(0.95):
+        data["nonnegative"] = True
     if params["kernel"] in ("poly", "sigmoid"):
         params["coef0"] = rng.choice((0.0, 1.0, -0.5))
     if params["kernel"] == "poly":

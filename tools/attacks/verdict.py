@@ -112,7 +112,10 @@ def _gamma(case: dict[str, Any], found: Fitted, kernel: dict[str, Any]) -> Itera
         asked = 1.0 / d
     elif isinstance(asked, str):
         return
-    if not abs(kernel["gamma"] - asked) <= 1e-6 * asked:
+    if isinstance(asked, list):
+        if list(kernel["gamma"]) != asked:
+            yield f"gamma is {kernel['gamma']!r}, not {asked!r}"
+    elif not abs(kernel["gamma"] - asked) <= 1e-6 * asked:
         yield f"gamma is {kernel['gamma']!r}, not {asked!r}"
 
 
