@@ -54,12 +54,13 @@ FAMILIES = {
     "many": (50, 10.0, 0.3),
     "crowded": (50, 3.0, 1.0),
     "smooth": (20, 1.0, 0.05),
+    "arm": (8, 10.0, 0.125),
 }
 """Columns, C and gamma of what is made; about 5, 20 and 35 % of the rows become support vectors,
-and `smooth` has targets."""
+and `smooth` and `arm` have targets."""
 TEST_ROWS = 50_000
 """Rows of the test part of a made problem."""
-WITHOUT_ZEROS = ("few", "many", "smooth")
+WITHOUT_ZEROS = ("few", "many", "smooth", "arm")
 
 
 def made(family: str, n_rows: int) -> DataSet:

@@ -41,6 +41,8 @@ UNUSUAL = 0.05
 """Share of the rows of ``crowded`` that have a random area, and a random kind."""
 SHARPNESS = 2.0
 """Slope of the log odds of the classes of ``crowded`` along the decision."""
+BEND, ARM_NOISE = 0.3, 0.07
+"""Radians of an angle of ``arm``, and noise, as standard deviations; that of its targets is 1."""
 SEED = 0
 
 
@@ -101,8 +103,8 @@ def make(
     family: str, n_rows: int, n_columns: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Rows (n_rows, n_columns) float32, and labels (n_rows,) of ±1 or targets."""
-    if family == "smooth":
-        return smooth(n_rows, n_columns)
+    if family in TARGETS:
+        return TARGETS[family](n_rows, n_columns)
     random = np.random.default_rng(SEED)
     block_of = (
         crowded(random, n_columns)
@@ -157,6 +159,20 @@ def smooth(n_rows: int, n_columns: int) -> tuple[NDArray[np.float32], NDArray[np
     rows[random.random(n_rows) < 0.01] *= 4
     targets = np.sin(rows[:, 0]) + 0.5 * rows[:, 1] * rows[:, 2]
     return rows, targets + 0.2 * random.standard_normal(n_rows)
+
+
+def arm(n_rows: int, n_columns: int) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Make rows (n, d) and targets (n,) of ``arm``."""
+    random = np.random.default_rng(SEED)
+    rows = random.standard_normal((n_rows, n_columns), dtype=np.float32)
+    angles = np.cumsum(BEND * rows, axis=1)
+    distance = np.hypot(np.cos(angles).sum(axis=1) - 0.1, np.sin(angles).sum(axis=1) - 0.1)
+    targets = (distance - distance.mean()) / distance.std()
+    return rows, targets + ARM_NOISE * random.standard_normal(n_rows)
+
+
+TARGETS = {"smooth": smooth, "arm": arm}
+"""Makers of the families that have targets."""
 
 
 def waves(f: Family, random: np.random.Generator, n_columns: int) -> Block:
