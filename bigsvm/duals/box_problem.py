@@ -64,6 +64,8 @@ class Formulation(Problem):
     """Whether variables of a group add up to a constant. If not, thresholds are 0."""
     squares_losses: ClassVar[bool] = False
     """Whether each row has one variable with a ridge, and no bound on the side of its label."""
+    tube: ClassVar[float | None] = None
+    """Width of the tube where pair steps take the two variables of a row for one; else None."""
     is_ball: ClassVar[bool] = False
     """Whether it is a `bigsvm.duals.ball.BallFormulation`."""
 

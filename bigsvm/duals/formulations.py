@@ -334,6 +334,10 @@ class EpsilonSVR(Regression):
         check_parameter("epsilon", self.epsilon)
         super().__post_init__()
 
+    @property
+    def tube(self) -> float:  # type: ignore[override]  # no other has a width of its own
+        return 2 * self.epsilon
+
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
         return self._two(rows, self.epsilon)
 

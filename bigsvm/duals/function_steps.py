@@ -25,7 +25,7 @@ TIGHTER = 0.1
 """Factor of the gap from one round to the next."""
 MOST_ROUNDS = 400
 """Most rounds: the last one asks for a gap below the resolution of float64."""
-STATE_BYTES = 68
+STATE_BYTES = 72
 """Bytes of the `bigsvm.core.smo.PairState` of a function for each variable of a working set."""
 ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
 """What is known of a function: whether and how it ended, its steps, and its last pair."""

@@ -27,7 +27,8 @@ def is_last_pair(formulation: Formulation, pair: I8, size: int) -> bool:
         return True
     length = size + int(not formulation.sums_are_bound)
     segment, place = np.divmod(pair, max(1, -(-length // smo.BLOCK)) * smo.BLOCK)
-    known = (segment >= 0) & (segment < formulation.n_segments) & (place < length)
+    n_segments = formulation.n_segments if formulation.tube is None else 1
+    known = (segment >= 0) & (segment < n_segments) & (place < length)
     return bool(known.all() and (formulation.n_groups == 1 or segment[0] == segment[1]))
 
 
@@ -39,6 +40,9 @@ the rows from the origin of the kernel's space, which float32 kernel values do n
 
 class PairSteps(Steps):
     """The state of pair steps, laid out for `bigsvm.core.smo`, which numbers the rules.
+
+    Where a formulation has a `tube`, both variables of a row are laid out as one: at least one of
+    them is 0. Its gradient is that of the first.
 
     `last` of the start is the last pair, (2,), from which HMG goes on.
     """
@@ -56,17 +60,19 @@ class PairSteps(Steps):
         self._rows, self._size = rows, len(rows)
         # Without a constraint on the sum, one more variable without a row absorbs the rest.
         self.n_slack = int(not formulation.sums_are_bound)
-        segments = formulation.segments(rows)
+        segments = self._segments = formulation.segments(rows)
+        self._tube = formulation.tube
+        self._ridge = np.stack([np.broadcast_to(s.ridge, self._size) for s in segments])
+        gradient = np.atleast_2d(start.gradient.T)
         self.state = smo.make_state(
-            self._with_slack(np.stack(formulation.split(start.alpha, rows)), 0.0),
-            self._with_slack(np.atleast_2d(start.gradient.T), 0.0),
-            self._with_slack(np.stack([segment.box.lower for segment in segments]), -np.inf),
-            self._with_slack(np.stack([segment.box.upper for segment in segments]), np.inf),
-            self._with_slack(diagonal[None, :], 0.0)[0],
-            ridge=self._with_slack(
-                np.stack([np.broadcast_to(s.ridge, self._size) for s in segments]), 0.0
-            ),
+            self._laid_out(np.stack(formulation.split(start.alpha, rows)), 0.0),
+            self._laid_out(gradient if self._tube is None else gradient[:1], 0.0),
+            self._laid_out(np.stack([s.box.lower for s in segments]), -np.inf),
+            self._laid_out(np.stack([s.box.upper for s in segments]), np.inf),
+            self._laid_out(diagonal[None, :], 0.0)[0],
+            ridge=self._laid_out(self._ridge, 0.0),
             n_groups=formulation.n_groups,
+            jump=self._tube or 0.0,
         )
         self.state.pair[:] = start.last
         self.state.counters[0] = start.n_done
@@ -76,21 +82,36 @@ class PairSteps(Steps):
         if np.isposinf(upper).any() and not ridge.any():
             self._linear = np.stack([segment.box.linear for segment in segments])
             # Whether these are all rows with a coefficient.
+            own = self._spread(self.state.gradient)
             self._is_alone = not self.state.alpha.any() and np.array_equal(
-                self._spread(self.state.gradient), self._linear
+                own, self._linear[: len(own)]
             )
             self._scale = diagonal.max() / (MOST_GROWTH * np.square(self._linear).max())
 
-    def _with_slack(self, values: F8, end: float) -> F8:
-        """Append the slack variable's value, where there is one, to (n_segments, m)."""
+    def _laid_out(self, values: F8, end: float) -> F8:
+        """Add the values of a row's two variables, (n_segments, m), where these are as one.
+
+        The slack variable's value is appended, where there is one.
+        """
+        if self._tube is not None:
+            values = values.sum(axis=0, keepdims=True)
         if not self.n_slack:
             return values
         return np.pad(values, ((0, 0), (0, 1)), constant_values=end)
+
+    def _by_segment(self, alpha: F8, gradient: F8) -> tuple[F8, F8]:
+        """Alpha and gradient as they are laid out, by segments, (n_segments, m)."""
+        if self._tube is None:
+            return alpha, gradient
+        signed = np.concatenate([np.maximum(alpha, 0.0), np.minimum(alpha, 0.0)])
+        return signed, np.concatenate([gradient, gradient + self._tube])
 
     @property
     def point(self) -> Point:
         """Alpha and gradient are (m,) or (m, faces) float64; `last` is the last pair, (2,)."""
         alpha, gradient = self._spread(self.state.alpha), self._spread(self.state.gradient)
+        if self._tube is not None:
+            alpha, gradient = self._by_segment(alpha, gradient)
         return Point(
             self._formulation.join(list(alpha)),
             gradient.T if self._formulation.n_faces > 1 else gradient[0],
@@ -100,10 +121,7 @@ class PairSteps(Steps):
     @property
     def gap(self) -> float:
         """KKT gap; 0 where nothing may rise, or nothing fall."""
-        i, j = smo.exact_extremes(self.state)
-        if i < 0 or j < 0:
-            return 0.0
-        return float(max(self.state.gradient[i] - self.state.gradient[j], 0.0))
+        return float(max(smo.exact_extremes(self.state)[2], 0.0))
 
     @property
     def n_done(self) -> int:
@@ -152,7 +170,9 @@ class PairSteps(Steps):
         optimum is at least this. Of two classes it is 2 over the square of their distance. Where
         other rows have a part in the gradient, ``αᵀKα`` is taken to be what a maximum makes it.
         """
-        alpha, gradient = self._spread(self.state.alpha), self._spread(self.state.gradient)
+        alpha, gradient = self._by_segment(
+            self._spread(self.state.alpha), self._spread(self.state.gradient)
+        )
         gain = float((linear * alpha).sum())
         square = float((alpha * (linear - gradient)).sum()) if self._is_alone else 2 * gain
         return bool(gain**2 * self._scale > max(square, 0.0))
@@ -164,21 +184,21 @@ class PairSteps(Steps):
 
     def leap_bytes(self, width: float) -> float:
         """Bytes that the interior-point method needs."""
-        return needed_bytes(self._size, self._size * len(self._spread(self.state.alpha)), width)
+        return needed_bytes(self._size, self._size * len(self._segments), width)
 
     def leap(self, origin: tuple[F8, F8], factor: F8, *, tol: float) -> Leap | None:
         """Find the optimum by an interior-point method."""
         alpha, gradient = self._segments_of(origin)
-        ridge, groups = self._spread(self.state.ridge), None
+        ridge, groups = self._ridge, None
         if not self.n_slack:
-            groups = np.array([s.group for s in self._formulation.segments(self._rows)], np.int64)
+            groups = np.array([s.group for s in self._segments], np.int64)
             factor -= factor.mean(axis=0)  # where sums are given, gradients may shift together
         target = interior_point(
             factor,
             BoxVariables(
                 gradient + factor @ (factor.T @ alpha.sum(axis=0)) + ridge * alpha,
-                self._spread(self.state.lower), self._spread(self.state.upper), ridge, alpha,
-                groups,
+                np.stack([s.box.lower for s in self._segments]),
+                np.stack([s.box.upper for s in self._segments]), ridge, alpha, groups,
             ),
             tol=tol,
         )  # fmt: skip
@@ -193,17 +213,19 @@ class PairSteps(Steps):
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
         """Go to the target, unless rounding has made its objective smaller."""
         state, (origin_alpha, origin_gradient) = self.state, self._segments_of(origin)
-        alpha, gradient = self._spread(state.alpha), self._spread(state.gradient)
-        ridge = self._spread(state.ridge)
+        ridge = self._ridge
+        alpha, _ = self._by_segment(self._spread(state.alpha), self._spread(state.gradient))
         here = origin_gradient - outputs_here - ridge * (alpha - origin_alpha)
         there = origin_gradient - outputs - ridge * (target - origin_alpha)
         change = target - alpha
         # Twice the rise of the objective, which is quadratic along the way.
         if float((change * (here + there)).sum()) > 0.0:
-            alpha[:], here = target, there
+            one = target if self._tube is None else target.sum(axis=0, keepdims=True)
+            self._spread(state.alpha)[:], here = one, there
             if self.n_slack:
                 smo.spread_of(state, state.alpha, self._size + 1)[0, -1] -= change.sum()
-        gradient[:] = here
+        gradient = self._spread(state.gradient)
+        gradient[:] = here[: len(gradient)]
         state.pair[:] = -1
         smo.refresh(state)
 

@@ -26,6 +26,9 @@ from smo_problems import (
 
 from bigsvm.core import smo
 
+SEVERAL_SLICES = {"mvp": 100.0, "second_order": 1000.0, "hmg": 100.0}
+"""C of problems that take more than REFRESH steps, and fewer than STEPS."""
+
 # -- the optimum ----------------------------------------------------------------------------------
 
 
@@ -99,7 +102,7 @@ def test_a_step_is_the_clipped_optimum(seed):
     rows, slots, _ = all_rows(problem, state)
     mu = called(smo._move_pair)(state, i, j, rows[i, j])
     assert mu > 0
-    called(smo._move_gradient)(state, rows, slots, i, j, mu)
+    called(smo._move_gradient)(state, rows, slots, i, j, mu, 0.0)
     gain = naive.objective(K, linear, state.alpha[:12]) - naive.objective(K, linear, alpha)
     expected = naive.pair_gain(K, linear - K @ alpha, alpha, lower, upper, i, j)
     assert gain == pytest.approx(expected, rel=1e-6)
@@ -149,7 +152,7 @@ def test_slices_gain_and_change_nothing(rule):
 @pytest.mark.parametrize("rule", RULES)
 def test_resumed_from_what_a_checkpoint_holds_it_gives_the_same_bits(rule):
     n = 300 if JIT else 20
-    problem = classifier(n, 1, C=100.0)
+    problem = classifier(n, 1, C=SEVERAL_SLICES[rule])
     whole = start(problem)
     run(problem, whole, RULES[rule])
     state = start(problem)
@@ -253,7 +256,7 @@ def test_rows_that_come_and_go_do_not_change_the_bits(rule, n_slots, batch):
 def test_resumed_with_no_row_in_memory_it_gives_the_same_bits(rule, n_slots):
     """HMG then needs both rows of the last pair before it can choose."""
     n = 150 if JIT else 20
-    problem = classifier(n, 1, C=100.0)
+    problem = classifier(n, 1, C=SEVERAL_SLICES[rule])
     whole, state = start(problem), start(problem)
     run(problem, whole, RULES[rule])
     assert run(problem, state, RULES[rule], max_steps=smo.REFRESH)[0] == smo.STEPS_SPENT
@@ -300,3 +303,57 @@ def test_a_row_asked_for_stays_until_it_is_used():
     assert status == smo.NEED_ROW
     assert second != first
     assert used[first] > used[others].max()
+
+
+# -- conjugate steps ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_step_along_the_last_direction_is_the_clipped_optimum_along_it(seed):
+    n = 12
+    K, _, lower, upper = problem = classifier(n, seed, C=6.0)
+    rng, ridge, alpha = np.random.default_rng(seed), 0.1 * (seed % 2), 0.5 * (lower + upper)
+    K = K + ridge * np.eye(n)
+    linear = K @ alpha + rng.normal(size=n)  # the optimum is near, and some variables meet a bound
+    state = smo.make_state(
+        alpha, linear - K @ alpha, lower, upper, np.diag(problem[0]).copy(), ridge=ridge
+    )
+    rows, slots, _ = all_rows(problem, state)
+    n_along = 0
+    for _ in range(12):
+        before, g = state.alpha[:n].copy(), linear - K @ state.alpha[:n]
+        i, j = rng.permutation(n)[:2]
+        if not called(smo._may_step)(state, i, j):
+            continue
+        last = np.zeros(n)
+        for k in range(1, 1 + state.moving[0]):
+            last[state.moving[k]] = state.weights[k]
+        mu, turn = called(smo._move_along)(state, i, j, rows[i, j])
+        pair = np.eye(n)[i] - np.eye(n)[j]
+        if mu == 0.0:
+            np.testing.assert_array_equal(state.alpha[:n], before)
+            mu, turn = called(smo._move_pair)(state, i, j, rows[i, j]), 0.0
+            way = pair
+        else:
+            n_along += 1
+            way = pair + turn * last
+            assert way @ K @ last == pytest.approx(0, abs=1e-5 * (last @ K @ last))
+            gain = naive.objective(K, linear, state.alpha[:n]) - naive.objective(K, linear, before)
+            assert gain >= naive.pair_gain(K, g, before, lower, upper, i, j) - 1e-6
+        np.testing.assert_allclose(state.alpha[:n], before + mu * way, rtol=0, atol=1e-9)
+        best = (g @ way) / (way @ K @ way)
+        rounding = 1e-4 * (1 + abs(best))
+        assert mu <= best + rounding
+        if mu < best - rounding:
+            assert np.isin(state.alpha[:n], [lower, upper]).any()
+        called(smo._move_gradient)(state, rows, slots, i, j, mu, turn)
+        assert_in_box(problem, state)
+        np.testing.assert_allclose(
+            state.gradient[:n], linear - K @ state.alpha[:n], rtol=0, atol=1e-4
+        )
+        rises, falls = state.alpha[:n] < upper, state.alpha[:n] > lower
+        np.testing.assert_array_equal(state.up[:n] > -smo.NOBODY, rises)
+        np.testing.assert_array_equal(state.low[:n] < smo.NOBODY, falls)
+        moving = state.moving[1 : 1 + state.moving[0]]
+        assert (rises & falls)[moving].all()
+    assert n_along

@@ -33,7 +33,7 @@ def test_extremes_are_mvp(n, seed):
     state = start(problem, alpha)
     g = problem[1] - problem[0] @ alpha
     pair = naive.mvp_pair(problem[0], g, alpha, *problem[2:])
-    assert smo.exact_extremes(state) == pair
+    assert smo.exact_extremes(state)[:2] == pair
     assert called(smo._extremes)(state) == pair
 
 

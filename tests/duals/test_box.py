@@ -390,7 +390,7 @@ def test_bits_do_not_depend_on_the_number_of_cache_slots(rule, slots, tiles):
 
 @pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
 def test_resumed_it_gives_the_same_bits(rule, tiles):
-    X, K, formulation, _ = make_problem(120, 5, C=1000.0)
+    X, K, formulation, _ = make_problem(120, 5, C=4000.0)
     whole = sub_problem(X, K, formulation, np.zeros(120), tiles, rule=rule)
     assert whole.advance(tol=1e-3, max_steps=1 << 20) is Progress.CONVERGED
     problem = sub_problem(X, K, formulation, np.zeros(120), tiles, rule=rule, slots=80)

@@ -56,7 +56,7 @@ def test_other_names_are_refused(name):
         data_sets.data_set(name)
 
 
-@pytest.mark.parametrize("family", [name for name in data_sets.FAMILIES if name != "smooth"])
+@pytest.mark.parametrize("family", sorted({*data_sets.FAMILIES} - {*synthetic.TARGETS}))
 def test_a_made_problem_is_the_same_each_time_and_begins_a_larger_one(family, monkeypatch):
     monkeypatch.setattr(synthetic, "BLOCK_ROWS", 50)
     data = data_sets.made(family, 120)
@@ -102,6 +102,17 @@ def test_a_tenth_of_the_targets_of_smooth_is_outside_the_tube():
     assert rows.dtype == np.float32
     assert targets.std() > 0.33
     assert (abs(rows).max(axis=1) > 6).mean() == pytest.approx(0.01, abs=0.01)
+
+
+def test_targets_of_arm_are_smooth_but_for_little_noise():
+    rows, targets = data_sets.load(data_sets.made("arm", 20_000), None)
+    assert rows.shape == (20_000, 8)
+    assert rows.dtype == np.float32
+    assert targets.std() == pytest.approx(1, abs=0.01)
+    angles = np.cumsum(synthetic.BEND * rows, axis=1)
+    end = np.exp(1j * angles).sum(axis=1) - (0.1 + 0.1j)
+    left = targets - np.polyval(np.polyfit(abs(end), targets, 1), abs(end))
+    assert left.std() == pytest.approx(synthetic.ARM_NOISE, abs=0.002)
 
 
 def test_made_rows_have_no_zeros():

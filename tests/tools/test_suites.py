@@ -8,7 +8,7 @@ from tools.benchmarks import bench
 from tools.benchmarks import results as shown
 from tools.benchmarks.data import DataSet
 from tools.benchmarks.results import Case, Results, Run
-from tools.benchmarks.suites import crowded, growth, peers
+from tools.benchmarks.suites import crowded, growth, pair_steps, peers
 
 
 def run(who, seconds, *, case="toy", turn=0, n_rows=100, gave_up=False, **answer):
@@ -202,3 +202,21 @@ def test_growth_of_memory_is_held_against_its_promise(peaks, fails):
     assert failing(growth, found) == fails
     assert len(growth.limits(found)) == 2
     assert growth.limits(results(*sizes(sklearnex={10: 1}), memory="1kB")) == []
+
+
+@pytest.mark.parametrize(("changed", "fails"), [
+    ({}, set()),
+    ({"converged": False}, {"converged"}),
+    ({"objective": 1.3}, {"objectives apart"}),
+    ({"cpu_seconds": 9.0}, {"base ÷ CPU seconds"}),
+])  # fmt: skip
+def test_pair_steps_are_held_against_those_of_the_base(changed, fails):
+    answer = {
+        "converged": True, "objective": 1.0, "duality_gap": 0.1, "n_iter": 10, "cpu_seconds": 4.0,
+        "seconds_by_phase": {"steps": 9.0, "rest": 1.0},
+    }  # fmt: skip
+    runs = [run("memory", 1.0, **{**answer, **changed}), run("base", 1.0, **answer)]
+    runs[1].answer["cpu_seconds"] = 8.0
+    case = runs[0].case._replace(parameters=pair_steps.REGRESSION)
+    found = results(*(each._replace(case=case) for each in runs))
+    assert {name.partition(": ")[2] for name in failing(pair_steps, found)} == fails

@@ -55,9 +55,10 @@ FAMILIES = {
     "crowded": (50, 3.0, 1.0),
     "words": (50_000, 10.0, 1.0),
     "smooth": (20, 1.0, 0.05),
+    "arm": (8, 10.0, 0.125),
 }
 """Columns, C and gamma of what is made; about 5, 20, 35 and 80 % of the rows become support
-vectors, and `smooth` has targets."""
+vectors, and `smooth` and `arm` have targets."""
 TEST_ROWS = 50_000
 """Rows of the test part of a made problem."""
 LAYOUTS = {"crowded": ("dense", "csr"), "words": ("csr",)}

@@ -48,6 +48,8 @@ SHARPNESS = 2.0
 """Slope of the log odds of the classes of ``crowded`` along the decision."""
 N_TOPICS, TOPIC_WORDS, TEXT_WORDS, OTHER_CLASS = 20, 2000, 80, 0.05
 """Topics of ``words``, words of each, words of a row, and the share of rows of the other class."""
+BEND, ARM_NOISE = 0.3, 0.07
+"""Radians of an angle of ``arm``, and noise, as standard deviations; that of its targets is 1."""
 SEED = 0
 
 
@@ -194,7 +196,17 @@ def words(n_rows: int, n_columns: int) -> tuple[sp.csr_matrix, NDArray[np.float6
     return rows, np.where(is_first, 1.0, -1.0)
 
 
-WHOLE = {"smooth": smooth, "words": words}
+def arm(n_rows: int, n_columns: int) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Make rows (n, d) and targets (n,) of ``arm``."""
+    random = np.random.default_rng(SEED)
+    rows = random.standard_normal((n_rows, n_columns), dtype=np.float32)
+    angles = np.cumsum(BEND * rows, axis=1)
+    distance = np.hypot(np.cos(angles).sum(axis=1) - 0.1, np.sin(angles).sum(axis=1) - 0.1)
+    targets = (distance - distance.mean()) / distance.std()
+    return rows, targets + ARM_NOISE * random.standard_normal(n_rows)
+
+
+WHOLE = {"smooth": smooth, "words": words, "arm": arm}
 """Families whose rows are made all at once."""
 
 
