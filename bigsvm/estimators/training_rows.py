@@ -139,6 +139,10 @@ class TakesTrainingRows(SharedArguments):
 
     def _validated(self, X: Any, y: Any, types: list[Any]) -> tuple[Any, Any]:
         """Check arrays in memory as scikit-learn does, which become of the first of some types."""
+        if is_plain(X, types) and (not self._needs_y or is_plain_beside(y, X)):
+            # scikit-learn would return them as they are; its checks take longer than a small fit.
+            self._keep_names(None)
+            return X, y if self._needs_y else None
         options: dict[str, Any] = {
             "accept_sparse": "csr",
             "accept_large_sparse": True,
@@ -156,6 +160,22 @@ class TakesTrainingRows(SharedArguments):
             self.feature_names_in_ = np.array(names, object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+
+def is_plain(X: Any, types: list[Any]) -> bool:
+    """Whether X is an array of NumPy of one of some types that needs no change, and is finite."""
+    if type(X) is not np.ndarray or X.ndim != 2 or not X.size or X.dtype not in types:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        # A sum that is not finite proves nothing.
+        return bool(X.flags.c_contiguous and np.isfinite(X.sum()))
+
+
+def is_plain_beside(y: Any, X: NDArray[Any]) -> bool:
+    """Whether y is an array of NumPy of numbers or text that needs no change, one for each row."""
+    if type(y) is not np.ndarray or y.shape != (len(X),) or not y.flags.c_contiguous:
+        return False
+    return y.dtype.kind in "biuU" or bool(y.dtype.kind == "f" and np.isfinite(y).all())
 
 
 class ScoresRows(TakesTrainingRows):

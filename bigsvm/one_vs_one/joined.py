@@ -84,11 +84,11 @@ def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVs
         records["rho"].copy(),
         records["gap"].copy(),
         certificate,
-        _table(records, reasons, n_classes, log.n_not_recomputed),
+        table_of(records, reasons, n_classes, log.n_not_recomputed),
     )
 
 
-def _table(
+def table_of(
     records: NDArray[np.void], reasons: dict[StopReason, int], n_classes: int, n_not_recomputed: int
 ) -> dict[str, Any]:
     """Count the pairs by their ends, and list the worst: not converged first, by their gaps."""
