@@ -20,7 +20,7 @@ from bigsvm.fit.advice import advice_of_known
 from bigsvm.fit.one_vs_one import OneVsOneReduction, functions_in_order
 from bigsvm.fit.reduction import ModelFunctions, Trained, find_kernel, model_of
 from bigsvm.fit.single import SingleReduction
-from bigsvm.one_vs_one.entries import REASONS, RECORD
+from bigsvm.one_vs_one.entries import REASONS
 from bigsvm.one_vs_one.joined import OneVsOne, table_of
 from bigsvm.processors import one_blas_thread
 from bigsvm.small.certify import certify, certify_functions
@@ -155,8 +155,9 @@ def _single(
     beta = problem.per_output(alpha)
     support = np.flatnonzero(beta)
     certificate = _certificate(
-        parameters, (standing,), matrix, len(support), int(np.sum(solved.n_iter_)), stepped
-    )
+        parameters, (standing,), matrix, len(support), int(np.sum(solved.n_iter_)), stepped,
+        rows_swept=len(alpha),
+    )  # fmt: skip
     values = matrix.spread(finished.scale * outputs + finished.intercept, len(reduction.problem))
     functions = ModelFunctions(
         matrix.of_all(support),
@@ -209,25 +210,24 @@ def _pairs(
     coefficients = scales * variables.coefficients(point.at)
     support = np.flatnonzero(coefficients.any(axis=1))
     support = support[np.argsort(codes[support], kind="stable")]
-    records = np.zeros(len(n_rows), RECORD)
-    records["reason"], records["n_iter"] = REASONS.index(StopReason.CONVERGED), solved.n_iter_
-    records["gap"] = [standing.gap for standing in point.standings]
-    records["n_support"] = [standing.n_support for standing in point.standings]
-    certificate = replace(
-        _certificate(
-            parameters, point.standings, matrix, len(support), int(np.sum(solved.n_iter_)), stepped
-        ),
-        rows_swept=int(n_rows.sum()),
-        bytes_read=source.bytes_read,
-    )
+    records = {
+        "reason": np.full(len(n_rows), REASONS.index(StopReason.CONVERGED)),
+        "gap": np.array([standing.gap for standing in point.standings]),
+        "n_support": np.array([standing.n_support for standing in point.standings]),
+        "n_iter": np.asarray(solved.n_iter_, np.int64),
+    }
+    certificate = _certificate(
+        parameters, point.standings, matrix, len(support), int(records["n_iter"].sum()), stepped,
+        rows_swept=int(n_rows.sum()), bytes_read=source.bytes_read,
+    )  # fmt: skip
     joined = OneVsOne(
         matrix.of_all(support),
         compressed(coefficients[support]),
         intercepts,
         rho,
-        records["gap"].copy(),
+        records["gap"],
         certificate,
-        table_of(records, {StopReason.CONVERGED: len(records)}, k, 0),
+        table_of(records, {StopReason.CONVERGED: len(n_rows)}, k, 0),
     )
     values = matrix.spread(scales * point.outputs + intercepts, source.n_rows)
     return Found(functions_in_order(joined, k), values, classes.sizes.tolist(), certificate)
@@ -240,6 +240,9 @@ def _certificate(
     n_support: int,
     n_iter: int,
     stepped: float,
+    *,
+    rows_swept: int,
+    bytes_read: int = 0,
 ) -> Certificate:
     """Say what a point of some functions proves, and what it cost; LIBSVM ended at `stepped`."""
     now, n = time.monotonic(), len(matrix.values)
@@ -262,8 +265,8 @@ def _certificate(
         row_misses=0,
         row_reads=0,
         n_working_sets=len(standings),
-        rows_swept=n,
-        bytes_read=0,
+        rows_swept=rows_swept,
+        bytes_read=bytes_read,
         seconds=now - matrix.began,
         seconds_by_phase=phases,
     )

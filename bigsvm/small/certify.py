@@ -182,15 +182,16 @@ def certify_functions(variables: Variables, matrix: F8, at: F8, *, tol: float) -
         return None
     solved, better = _equalised(variables, matrix, at)
     point = _measured(variables, matrix, better)
-    balanced = list(variables.balanced(better).reshape(n_functions, -1).all(axis=1))
+    balanced = variables.balanced(better).reshape(n_functions, -1)
     for function in range(n_functions):
-        if balanced[function] and point.is_exact(function):
+        is_balanced = bool(balanced[function].all())
+        if is_balanced and point.is_exact(function):
             continue
         places, own = variables.of_function(function)
         found = point.of_function(function, places)
         first = _measured(own, matrix, at[places]) if solved[function] else found
         tried = [first]
-        if solved[function] and balanced[function]:
+        if solved[function] and is_balanced:
             tried.append(found)
         searched = _searched(own, matrix, first, tol)
         if searched is not None and own.balanced(searched).all():
