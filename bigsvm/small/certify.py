@@ -8,6 +8,7 @@ are measured together: for few rows the calls of NumPy cost more than what they 
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -273,25 +274,18 @@ def _equalised(variables: Variables, matrix: F8, at: F8) -> tuple[list[bool], F8
     """
     box, n_functions = variables.box, variables.n_functions
     free = np.flatnonzero((at > box.lower) & (at < box.upper))
-    starts = np.searchsorted(free, [*variables.starts_of_functions.tolist(), len(at)])
-    sizes = np.diff(starts)
-    are_few = (sizes >= 2) & (sizes <= MOST_FREE)
-    better = at.copy()
-    if are_few.any():
-        own, starts, sizes = np.flatnonzero(are_few), starts[:-1][are_few], sizes[are_few]
-        # Places among the free variables, one line for each function; the last ones are no places.
-        lines = starts[:, None] + np.arange(sizes.max())
-        is_place = lines < (starts + sizes)[:, None]
-        chosen = free[np.where(is_place, lines, 0)]
-        rows = variables.cells[chosen] // n_functions
-        met, among = np.unique(rows, return_inverse=True)
-        outputs = matrix[met] @ variables.coefficients(at)
-        gradient = box.linear[chosen] - outputs[among.reshape(rows.shape), own[:, None]]
-        groups = variables.groups[chosen] - (own * variables.groups_each)[:, None]
-        gram = matrix[rows[:, :, None], rows[:, None, :]]
-        change = _newton(gram, groups, gradient, is_place, variables.groups_each)
-        better[chosen[is_place]] += change[is_place]
-    return list(are_few), np.clip(better, box.lower, box.upper, out=better)
+    starts = np.searchsorted(free, [*variables.starts_of_functions.tolist(), len(at)]).tolist()
+    beta, better = variables.coefficients(at), at.copy()
+    solved = []
+    for function, (start, stop) in enumerate(itertools.pairwise(starts)):
+        solved.append(2 <= stop - start <= MOST_FREE)
+        if solved[-1]:
+            own = free[start:stop]
+            rows = variables.cells[own] // n_functions
+            kernel_rows = matrix[rows]
+            gradient = box.linear[own] - kernel_rows @ beta[:, function]
+            better[own] += _newton(kernel_rows[:, rows], variables.groups[own], gradient)
+    return solved, np.minimum(np.maximum(better, box.lower), box.upper)
 
 
 def _searched(variables: Variables, matrix: F8, point: Point, tol: float) -> F8 | None:
@@ -317,37 +311,23 @@ def _searched(variables: Variables, matrix: F8, point: Point, tol: float) -> F8 
     return searched
 
 
-def _newton(gram: F8, groups: I8, gradient: F8, is_place: Mask, n_groups: int) -> F8:
-    """Change of the free variables that makes their gradients equal, of sum 0 in each group.
-
-    Parameters
-    ----------
-    gram : (f, m, m) float64
-        Kernel values of the free variables of each of f functions.
-    groups, gradient, is_place : (f, m) int64, float64, bool
-        What is no place has no variable.
-    """
-    n, m = gradient.shape
-    scale = np.abs(np.einsum("fii->fi", gram)).max(axis=1)
-    scale[scale == 0] = 1.0
-    members = scale[:, None, None] * (
-        (groups[:, :, None] == np.arange(n_groups)) & is_place[:, :, None]
-    )
-    system = np.zeros((n, m + n_groups, m + n_groups))
-    system[:, :m, :m] = gram * (is_place[:, :, None] & is_place[:, None, :])
-    system[:, :m, m:], system[:, m:, :m] = members, members.transpose(0, 2, 1)
-    filled = members.sum(axis=1)
-    diagonal = np.einsum("fii->fi", system)
-    # An equation for what is no place, and for a group without free variables, whose answer is 0.
-    diagonal[:, :m] += np.where(is_place, DAMPING * scale[:, None], 1.0)
-    diagonal[:, m:] += filled == 0
-    right = np.zeros((n, m + n_groups, 1))
-    right[:, :m, 0] = np.where(is_place, gradient, 0.0)
+def _newton(gram: F8, groups: I8, gradient: F8) -> F8:
+    """Change of the free variables that makes their gradients equal, of sum 0 in each group."""
+    m = len(gram)
+    scale = float(np.abs(gram.diagonal()).max()) or 1.0
+    # A function has two groups at most: none is missing between those that there are.
+    present = np.arange(groups[0], groups[-1] + 1)
+    members = scale * (groups[:, None] == present)
+    system = np.zeros((m + len(present),) * 2)
+    system[:m, :m] = gram
+    system.flat[: m * len(system) : len(system) + 1] += DAMPING * scale
+    system[:m, m:], system[m:, :m] = members, members.T
+    right = np.zeros(len(system))
+    right[:m] = gradient
     try:
-        change = np.linalg.solve(system, right)[:, :m, 0]
+        change = np.linalg.solve(system, right)[:m]
     except np.linalg.LinAlgError:
-        return np.zeros_like(gradient)
+        return np.zeros(m)
     # What rounding has left of the sums.
-    left = np.einsum("fmg,fm->fg", members, change) / np.where(filled, filled, 1.0)
-    balanced: F8 = change - np.einsum("fmg,fg->fm", members, left) / scale[:, None]
+    balanced: F8 = change - members @ ((members.T @ change) / (scale * members.sum(axis=0)))
     return balanced
