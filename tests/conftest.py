@@ -15,6 +15,7 @@ pytest.register_assert_rewrite("support")
 pytest_plugins = ["support.clusters", "support.object_storage"]
 
 # Most tests are of our own solver, on small problems. Those of tests/small/ set this themselves.
+# The nightly target runs those of estimators once more as users have them, with "auto".
 os.environ.setdefault("BIGSVM_SMALL", "never")
 
 # As in fits of estimators. Processes of pytest-xdist have all processors already: threads of BLAS
