@@ -130,10 +130,12 @@ class _OneBlasThread(AbstractContextManager[None]):
         with self._lock:
             if not self._n_inside:
                 # What `ThreadpoolController.limit` does, but for libraries that have one thread.
-                counted = ((each, each.num_threads) for each in _libraries("blas").lib_controllers)
-                self._limited = [(each, n_threads) for each, n_threads in counted if n_threads != 1]
-                for each, _ in self._limited:
-                    each.set_num_threads(1)
+                self._limited = []
+                for each in _libraries("blas").lib_controllers:
+                    n_threads = each.num_threads
+                    if n_threads != 1:
+                        self._limited.append((each, n_threads))
+                        each.set_num_threads(1)
             self._n_inside += 1
 
     def __exit__(self, *exception: object) -> None:

@@ -61,7 +61,7 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
         return super()._start(labels)
 
     def _adopt(self, model: KernelExpansion) -> None:
-        rule = self._deciding_rule(model.rule)
+        rule = None if model.rule is None else self._rule(model.rule)
         if rule != model.rule:
             # So that a saved model says the same.
             model = replace(model, rule=rule)

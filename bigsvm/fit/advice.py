@@ -204,12 +204,13 @@ def advised(
 
     A run that has not converged gets none: its stop reason says what to change.
     """
-    said = list[str]()
-    if sample is not None and _is_worth_a_look(model):
-        scales = _scales_of(model)
+    certificate, said = model.certificate, list[str]()
+    ended = certificate["converged"] or StopReason(certificate["stop_reason"]).is_uncertified
+    if sample is not None and ended and model.kernel.product != "lookup":
+        scales = scaling_hint(model) if model.n_features <= MOST_DENSE else None
         if scales is not None or _is_suspicious(model, sample):
             said = sentences(_facts_of(model, sample, parameters, scales))
-    return replace(model, certificate={**model.certificate, "advice": said})
+    return replace(model, certificate={**certificate, "advice": said})
 
 
 def advice_of_known(
@@ -228,12 +229,14 @@ def advice_of_known(
     """
     n_rows = sum(sizes)
     n_others = min(OTHERS, n_rows - max(sizes))
-    if n_rows < LEAST_ROWS or not _is_worth_a_look(model):
+    is_matrix = model.kernel.product == "lookup"
+    if n_rows < LEAST_ROWS or is_matrix or not model.certificate["converged"]:
         return []
-    scales = _scales_of(model)
+    scales = scaling_hint(model) if model.n_features <= MOST_DENSE else None
+    n_support = len(model.support)
     # The sample would have as many rows of other classes, at least.
-    others_may_be_support = 0 < n_others <= len(model.support)
-    if not (scales is not None or others_may_be_support or _has_much_support(model, n_rows)):
+    may_be = 0 < n_others <= n_support or n_support >= MANY * n_rows
+    if scales is None and not may_be and _share_bounded(model) < ALL:
         return []
     sample = sample_of(given)
     if sample is None or not (scales is not None or _is_suspicious(model, sample)):
@@ -241,25 +244,11 @@ def advice_of_known(
     return sentences(_facts_of(model, sample, given.parameters, scales, known=values))
 
 
-def _is_worth_a_look(model: KernelExpansion) -> bool:
-    certificate = model.certificate
-    ended = certificate["converged"] or StopReason(certificate["stop_reason"]).is_uncertified
-    return bool(ended) and model.kernel.product != "lookup"
-
-
-def _scales_of(model: KernelExpansion) -> str | None:
-    return scaling_hint(model) if model.n_features <= MOST_DENSE else None
-
-
-def _has_much_support(model: KernelExpansion, n_rows: int) -> bool:
-    return len(model.support) >= MANY * n_rows or _share_bounded(model) >= ALL
-
-
 def _is_suspicious(model: KernelExpansion, sample: Sample) -> bool:
     """Whether it is worth while to predict the sample."""
     if len(sample.rows) * model.n_functions > MOST_VALUES:
         return False
-    if _has_much_support(model, sample.n_rows):
+    if len(model.support) >= MANY * sample.n_rows or _share_bounded(model) >= ALL:
         return True
     # An error is a support vector: where one class is predicted, all rows of others are.
     others = sample.rows[sample.truth != sample.frequent] if sample.others else sample.rows[:0]

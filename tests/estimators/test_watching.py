@@ -124,7 +124,7 @@ def test_of_very_many_working_sets_some_are_kept():
     for number in range(3 * MOST_OF_SETS):
         for gap in (2.0, 1.0):
             history(Solving(10, number, gap, working_set=number))
-    sets = history.arrays_of_sets()
+    sets = history.arrays()[1]
     assert MOST_OF_SETS / 2 <= len(sets["gap"]) <= MOST_OF_SETS
     assert (sets["gap"] == 1.0).all()
     assert sets["working_set"][-1] == 3 * MOST_OF_SETS - 1
