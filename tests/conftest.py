@@ -62,6 +62,12 @@ def no_flushing(monkeypatch):
 
 
 @pytest.fixture
+def own_solver(monkeypatch):
+    """Small problems are our own solver's, whatever the environment says."""
+    monkeypatch.setenv("BIGSVM_SMALL", "never")
+
+
+@pytest.fixture
 def small_chunks(monkeypatch):
     """Make stores of small data have many chunks in several shards."""
     from support.stores import make_chunks_small  # which imports bigsvm
