@@ -122,21 +122,28 @@ class _OneBlasThread(AbstractContextManager[None]):
 
     def __init__(self) -> None:
         self._lock, self._n_inside = threading.Lock(), 0
-        self._limit: Any = None
+        self._limited: list[tuple[Any, int]] = []
 
     def __enter__(self) -> None:
         import scipy.linalg  # noqa: F401 (so that its library is found)
 
         with self._lock:
             if not self._n_inside:
-                self._limit = _libraries("blas").limit(limits=1)
+                # What `ThreadpoolController.limit` does, but for libraries that have one thread.
+                self._limited = []
+                for each in _libraries("blas").lib_controllers:
+                    n_threads = each.num_threads
+                    if n_threads != 1:
+                        self._limited.append((each, n_threads))
+                        each.set_num_threads(1)
             self._n_inside += 1
 
     def __exit__(self, *exception: object) -> None:
         with self._lock:
             self._n_inside -= 1
             if not self._n_inside:
-                self._limit.restore_original_limits()
+                for each, n_threads in self._limited:
+                    each.set_num_threads(n_threads)
 
 
 _OF_THREAD = threading.local()

@@ -116,7 +116,10 @@ def pair_number(first: Any, second: Any, n_classes: int) -> Any:  # noqa: ANN401
 
 def pair_classes(n_classes: int) -> tuple[I8, I8]:
     """First and second class of every pair, in their order."""
-    return np.triu_indices(n_classes, 1)
+    first = np.repeat(np.arange(n_classes), np.arange(n_classes - 1, -1, -1))
+    # `pair_number`, solved for the second class.
+    second = np.arange(len(first)) - first * (2 * n_classes - first - 1) // 2 + first + 1
+    return first, second
 
 
 def pair_functions(dual_coefficients: F8, counts: NDArray[np.integer]) -> sp.csr_array:

@@ -185,7 +185,9 @@ class RowSource(ABC):
 
     def _hash_of_parts(self, parts: Iterable[str]) -> str:
         """Hash of the hashes of parts, and of how the rows are described."""
-        head = f"{self.n_rows} {self.n_columns} {self.dtype.name} {self.is_sparse}"
+        # NumPy's `name` of a type takes longer than the hash.
+        dtype = f"float{8 * self.dtype.itemsize}"
+        head = f"{self.n_rows} {self.n_columns} {dtype} {self.is_sparse}"
         return xxhash.xxh3_128_hexdigest(" ".join([head, *parts]).encode())
 
     def original_rows(self) -> NDArray[np.int64]:

@@ -177,7 +177,7 @@ class Optimality(NamedTuple):
     @property
     def gap(self) -> float:
         """The KKT gap, 0 or more: what `tol` bounds, in every group."""
-        return self.worst.gap
+        return max(0.0, *(group.max_up - group.min_low for group in self.groups))
 
     @property
     def thresholds(self) -> tuple[float, ...]:

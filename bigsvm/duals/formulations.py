@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -54,7 +55,7 @@ class Classification(Formulation):
 
     def __post_init__(self) -> None:
         for label, weight in zip(("negative", "positive"), self.class_weight, strict=True):
-            if not (np.isfinite(weight) and weight >= 0):
+            if not (math.isfinite(weight) and weight >= 0):
                 raise ParameterError(f"the {label} class has weight {weight!r}; it must be >= 0")
         for label, weight, rows in zip(
             ("negative", "positive"), self.class_weight, self.movable_by_class(), strict=True

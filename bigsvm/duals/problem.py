@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
@@ -102,6 +103,7 @@ class Problem(ABC):
         return 0.0
 
     @classmethod
+    @functools.cache
     def chosen_names(cls) -> tuple[str, ...]:
         """Names of the parameters of the problem: the fields that no `FingerprintEntry` covers."""
         return tuple(

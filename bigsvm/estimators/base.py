@@ -179,7 +179,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             if label_type is not None and label_type.kind == "U":
                 # As scikit-learn has it: of objects only where `y` was.
                 self.classes_ = np.asarray(model.classes, label_type)
-            self.history_ = watch.history.arrays()
+            self.history_, self.working_set_history_ = watch.history.arrays()
         task.call_on_fit_task_end(**told, reconstruction_attributes={})
         reason = StopReason(self.stop_reason_)
         if not (self.converged_ or reason.is_uncertified):
@@ -341,7 +341,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         """Show a model that was trained on rows that `_training_data` has prepared."""
         self._keep_names(source.feature_names)
         self._adopt(model)
-        self.history_ = history.arrays()
+        self.history_, self.working_set_history_ = history.arrays()
 
     # -- in between ------------------------------------------------------------------------------
 

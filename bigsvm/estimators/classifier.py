@@ -61,9 +61,10 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
         return super()._start(labels)
 
     def _adopt(self, model: KernelExpansion) -> None:
-        if model.rule is not None:
+        rule = None if model.rule is None else self._rule(model.rule)
+        if rule != model.rule:
             # So that a saved model says the same.
-            model = replace(model, rule=self._rule(model.rule))
+            model = replace(model, rule=rule)
         super()._adopt(model)
         self.classes_ = label_array(model.classes)
         self.class_weight_ = class_weights_of(model)

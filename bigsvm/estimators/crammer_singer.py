@@ -68,9 +68,9 @@ class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, Cla
         Largest violation over all rows.
     n_iter_ : int
         Rows solved for.
-    converged_, stop_reason_, duality_gap_, objective_, certificate_, history_
+    converged_, stop_reason_, duality_gap_, objective_, certificate_
         As `SVC` has them.
-    fit_status_, shape_fit_, model_
+    history_, working_set_history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 

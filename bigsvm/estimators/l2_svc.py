@@ -62,7 +62,7 @@ class L2SVC(BallParameters, Classifier):
         KKT gap of the margins. None if no sweep has looked at all rows.
     stop_reason_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, fit_status_, shape_fit_, model_
+    certificate_, history_, working_set_history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 

@@ -47,7 +47,7 @@ def load(
     It predicts as the one that was saved. Its class and its parameters are those that the model was
     trained with; `cache_dir`, `checkpoint`, `checkpoint_copy` and `n_jobs` have their defaults.
     `class_weight` is a dictionary of the weights that training used, and `random_state` the seed.
-    `history_` is not in the file.
+    `history_` and `working_set_history_` are not in the file.
 
     A model of LIBSVM becomes `SVC`, `NuSVC`, `OneClassSVM`, `SVR` or `NuSVR`, with its kernel and
     its calibration. What such a file does not tell is None, such as `converged_`, or has its

@@ -97,7 +97,7 @@ class OneClassSVM(OutlierDetector, IgnoredArguments):
         Gamma of the kernel as a number, also where `gamma` is a word.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, fit_status_, shape_fit_, model_
+    certificate_, history_, working_set_history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 
@@ -149,7 +149,7 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
         As `L2SVC` has them; the gap is in units of ρ.
     stop_reason_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, fit_status_, shape_fit_, model_
+    certificate_, history_, working_set_history_, fit_status_, shape_fit_, model_
         As `SVC` has them. The objective is ``1 / (2ρ)``.
     n_features_in_ : int
 

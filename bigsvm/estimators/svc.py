@@ -51,11 +51,12 @@ class SVC(Classifier, IgnoredClassArguments):
     history_ : dict of (sweeps,) arrays
         ``"objective"``, ``"gap"``, ``"n_support"`` and ``"n_bounded"`` at the end of each
         ``"sweep"`` of this `fit`, and the ``"seconds"`` of training until then.
-        ``"working_sets"`` is a dict of (sets,) arrays: of each ``"working_set"`` its ``"n_rows"``,
-        the dual ``"objective"`` of the run and the ``"gap"`` within the set at its end, the
-        ``"seconds"`` until then, and ``"best_gap"``, the smallest gap over all rows so far.
-        ``"n_violating"`` are the active rows that violated before; NaN where not counted. It is
-        empty for class pairs.
+    working_set_history_ : dict of (sets,) arrays
+        Of each ``"working_set"`` its ``"n_rows"``, the dual ``"objective"`` of the run and the
+        ``"gap"`` within the set at its end, the ``"seconds"`` until then, and ``"best_gap"``, the
+        smallest gap over all rows so far. ``"n_violating"`` are the active rows that violated
+        before; NaN where not counted. Empty for class pairs and for small problems, which have no
+        working sets.
     model_ : KernelExpansion
         The model itself, which can be saved.
     fit_status_ : int

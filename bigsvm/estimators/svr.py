@@ -86,7 +86,7 @@ class SVR(Regressor):
         deviation is √2 σ.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, fit_status_, shape_fit_, model_
+    certificate_, history_, working_set_history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 
@@ -143,7 +143,7 @@ class NuSVR(Regressor):
         deviation is √2 σ.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, fit_status_, shape_fit_, model_
+    certificate_, history_, working_set_history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 

@@ -145,6 +145,12 @@ class TakesTrainingRows(SharedArguments):
 
     def _validated(self, X: Any, y: Any, types: list[Any]) -> tuple[Any, Any]:
         """Check arrays in memory as scikit-learn does, which become of the first of some types."""
+        if not self._needs_y:
+            y = None
+        if are_plain(X, y, types, needs_y=self._needs_y):
+            # scikit-learn would return them as they are, after checks that take longer.
+            self._keep_names(None)
+            return X, y
         options: dict[str, Any] = {
             "accept_sparse": "csr",
             "accept_large_sparse": True,
@@ -162,6 +168,23 @@ class TakesTrainingRows(SharedArguments):
             self.feature_names_in_ = np.array(names, object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+
+def are_plain(X: Any, y: Any, types: list[Any], *, needs_y: bool) -> bool:
+    """Whether X and y are arrays of NumPy that need no change, finite, with a label for each row.
+
+    X is of one of some types. Labels are numbers or text.
+    """
+    if type(X) is not np.ndarray or X.ndim != 2 or not X.size or X.dtype not in types:
+        return False
+    if needs_y:
+        if type(y) is not np.ndarray or y.shape != (len(X),) or not y.flags.c_contiguous:
+            return False
+        if y.dtype.kind not in "biuU" and not (y.dtype.kind == "f" and np.isfinite(y).all()):
+            return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        # A sum that is not finite proves nothing.
+        return bool(X.flags.c_contiguous and np.isfinite(X.sum()))
 
 
 class ScoresRows(TakesTrainingRows):

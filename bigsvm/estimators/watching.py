@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from bigsvm.estimators.bases import CallbackContext
     from bigsvm.models import KernelExpansion
 
+    Columns = dict[str, NDArray[np.number[Any]]]
+
 logger = logging.getLogger("bigsvm")
 
 
@@ -98,19 +100,18 @@ class History:
             )
         )
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> tuple[Columns, Columns]:
         """Return the entries by column, (entries,) each, and those of working sets by theirs."""
         names = Recorded._fields
         rows = np.array(self._entries, np.float64).reshape(-1, len(names))
-        columns: dict[str, NDArray[np.number[Any]]] = dict(zip(names, rows.T.copy(), strict=True))
+        columns: Columns = dict(zip(names, rows.T.copy(), strict=True))
         for name in ("done", "n_support", "n_bounded"):
             columns[name] = columns[name].astype(np.int64)
         sets = np.array(self._sets, np.float64).reshape(-1, len(SET_COLUMNS))
-        of_sets: dict[str, NDArray[np.number[Any]]]
-        of_sets = dict(zip(SET_COLUMNS, sets.T.copy(), strict=True))
+        of_sets: Columns = dict(zip(SET_COLUMNS, sets.T.copy(), strict=True))
         for name in ("working_set", "n_rows"):
             of_sets[name] = of_sets[name].astype(np.int64)
-        return {self._what: columns.pop("done"), **columns, "working_sets": of_sets}
+        return {self._what: columns.pop("done"), **columns}, of_sets
 
 
 class Tasks:

@@ -22,6 +22,8 @@ from bigsvm.parameters.formulations import traits_of
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8, I8, Mask
@@ -182,7 +184,9 @@ def sample_of(given: Given) -> Sample | None:
         if len(rows) < n_rows:
             others = np.flatnonzero(is_other if weights is None else is_other * weights)
             others = source.sample_indices(OTHERS, seed=parameters.seed, candidates=others)
-            rows = np.union1d(rows, others)
+            is_chosen = np.zeros(source.n_rows, np.bool_)
+            is_chosen[rows] = is_chosen[others] = True
+            rows = np.flatnonzero(is_chosen)
     return Sample(
         rows,
         None if labels is None else labels[rows],
@@ -194,24 +198,50 @@ def sample_of(given: Given) -> Sample | None:
 
 
 def advised(
-    model: KernelExpansion,
-    sample: Sample | None,
-    parameters: TrainingParameters,
-    *,
-    values: F8 | None = None,
+    model: KernelExpansion, sample: Sample | None, parameters: TrainingParameters
 ) -> KernelExpansion:
     """Add ``"advice"`` to the certificate of a model, a list of sentences.
 
-    `values`, (n,) or (n, k), are the decision values of all rows, where they are known. A run that
-    has not converged gets none: its stop reason says what to change.
+    A run that has not converged gets none: its stop reason says what to change.
     """
     certificate, said = model.certificate, list[str]()
     ended = certificate["converged"] or StopReason(certificate["stop_reason"]).is_uncertified
     if sample is not None and ended and model.kernel.product != "lookup":
         scales = scaling_hint(model) if model.n_features <= MOST_DENSE else None
         if scales is not None or _is_suspicious(model, sample):
-            said = sentences(_facts_of(model, sample, parameters, scales, known=values))
+            said = sentences(_facts_of(model, sample, parameters, scales))
     return replace(model, certificate={**certificate, "advice": said})
+
+
+def advice_of_known(
+    model: KernelExpansion, sizes: Sequence[int], values: F8, given: Given
+) -> list[str]:
+    """Return the sentences of `advised` for a model of few rows, of which all values are known.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Rows with a weight of each class; of all, where there are no classes.
+    values : (n,) or (n, k) float64
+        Decision values of all rows.
+
+    A sample is chosen only where it could say something, as that takes longer than other looks.
+    """
+    n_rows = sum(sizes)
+    n_others = min(OTHERS, n_rows - max(sizes))
+    is_matrix = model.kernel.product == "lookup"
+    if n_rows < LEAST_ROWS or is_matrix or not model.certificate["converged"]:
+        return []
+    scales = scaling_hint(model) if model.n_features <= MOST_DENSE else None
+    n_support = len(model.support)
+    # The sample would have as many rows of other classes, at least.
+    may_be = 0 < n_others <= n_support or n_support >= MANY * n_rows
+    if scales is None and not may_be and _share_bounded(model) < ALL:
+        return []
+    sample = sample_of(given)
+    if sample is None or not (scales is not None or _is_suspicious(model, sample)):
+        return []
+    return sentences(_facts_of(model, sample, given.parameters, scales, known=values))
 
 
 def _is_suspicious(model: KernelExpansion, sample: Sample) -> bool:
@@ -238,7 +268,7 @@ def _facts_of(
     parameters: TrainingParameters,
     scales: str | None,
     *,
-    known: F8 | None,
+    known: F8 | None = None,
 ) -> Facts:
     here, places = _met(sample.rows, model.support)
     formulation, kernel = parameters.formulation, model.kernel.name
@@ -265,9 +295,11 @@ def _facts_of(
             values = unscaled.decision_function(ArrayRows(vectors))
         facts = facts._replace(spread=float(np.ptp(values, axis=0).max()))
         if kernel in ("rbf", "laplacian"):
-            facts = facts._replace(distance=_median_distance(vectors, kernel))
-            if facts.gamma * facts.distance > WIDE:
+            if _are_all(facts):
                 facts = facts._replace(alone=_alone(model, places, values))
+            # It takes longer than the other facts, and is looked at beside these only.
+            if facts.alone < ALONE or _is_flat(facts):
+                facts = facts._replace(distance=_median_distance(vectors, kernel))
     if facts.learns == "targets":
         return facts._replace(**_of_targets(sample, here, values))
     # Weights that somebody gives to classes may be meant to lead to one of them.
@@ -376,8 +408,8 @@ def _columns(facts: Facts) -> str | None:
 
 
 def _gamma_too_large(facts: Facts) -> str | None:
-    are_all = facts.n_support >= MANY * facts.n_rows
-    if not (are_all and facts.alone < ALONE and facts.gamma * facts.distance > WIDE):
+    is_alone = _are_all(facts) and facts.alone < ALONE
+    if not (is_alone and facts.gamma * facts.distance > WIDE):
         return None
     return (
         f"gamma is {facts.gamma:.2g}, so large that no row is near another one and every row is "
@@ -394,10 +426,7 @@ def _held_back(facts: Facts) -> str | None:
     """Coefficients are at their bounds, or near 0, and fit nothing."""
     C, spread = facts.C, facts.target_spread
     is_bad = facts.skill < BAD and facts.scales is None and facts.n_support > 0
-    is_flat = facts.spread < (10 * facts.tol if facts.learns == "rows" else FLAT)
-    if facts.learns == "targets":
-        is_flat = facts.bounded >= ALL
-    if not is_flat or not (is_bad or facts.learns == "rows") or _is_rare(facts):
+    if not _is_flat(facts) or not (is_bad or facts.learns == "rows") or _is_rare(facts):
         return None
     if facts.distance > 0 and facts.gamma * facts.distance < NARROW:
         too_small = f"gamma is {facts.gamma:.2g}, so small that all rows look alike"
@@ -414,6 +443,16 @@ def _held_back(facts: Facts) -> str | None:
             f"far less than a margin: raise C to about {2 * C / facts.spread:.1g} or more"
         )
     return None
+
+
+def _are_all(facts: Facts) -> bool:
+    return facts.n_support >= MANY * facts.n_rows
+
+
+def _is_flat(facts: Facts) -> bool:
+    if facts.learns == "targets":
+        return facts.bounded >= ALL
+    return facts.spread < (10 * facts.tol if facts.learns == "rows" else FLAT)
 
 
 def _is_rare(facts: Facts) -> bool:

@@ -128,12 +128,17 @@ class OneVsOneReduction:
 
 def functions_of_pairs(result: OneVsOne, n_classes: int) -> ModelFunctions:
     """Make the functions of a model of k classes, whose support vectors are grouped by class."""
+    of_class = support_classes(result.coefficients, n_classes)
+    return functions_in_order(result, n_classes).grouped(of_class)
+
+
+def functions_in_order(result: OneVsOne, n_classes: int) -> ModelFunctions:
+    """Do the same where the support vectors are grouped already."""
     certificate = {
         **result.certificate.as_dict(),
         "pairs": {**result.pairs, **_least_sure(result, n_classes)},
     }
-    functions = ModelFunctions(result.support, result.coefficients, result.intercepts, certificate)
-    return functions.grouped(support_classes(result.coefficients, n_classes))
+    return ModelFunctions(result.support, result.coefficients, result.intercepts, certificate)
 
 
 def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from bigsvm.fit.problem import (
 from bigsvm.fit.reduction import make_plan
 from bigsvm.fit.variables import decision_of, make_variables
 from bigsvm.gram.tiles import value_seconds
+from bigsvm.one_vs_one.class_rows import PairRows
 from bigsvm.one_vs_one.entries import RECORD
 from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT, Solved
 from bigsvm.one_vs_one.small import MOST_BYTES
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from bigsvm.duals.formulations import Classification
     from bigsvm.fit.problem import Given
     from bigsvm.fit.trainer import Trainer
-    from bigsvm.one_vs_one.class_rows import ClassRows, PairRows
+    from bigsvm.one_vs_one.class_rows import ClassRows
     from bigsvm.parameters import TrainingParameters
 
 HELD_SHARE = 0.25
@@ -109,7 +110,11 @@ class ClassPairs:
         )
         by_sum = np.argsort(sums, kind="stable").tolist()
         first, second = sorted((by_sum[0], by_sum[-1]))
-        formulation = self.of_pair((first, second), rows.in_place().pair(first, second))
+        one, other = rows.of(first), rows.of(second)
+        # In any order, as sums are looked at.
+        sign = np.repeat(np.array([-1, 1], np.int8), [len(one), len(other)])
+        both = PairRows(rows.source, np.concatenate([one, other]), sign)
+        formulation = self.of_pair((first, second), both)
         self.name, self.offset = formulation.name, formulation.offset
         self.chosen = formulation.chosen()
         try:

@@ -14,27 +14,29 @@ import numpy as np
 
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.data.wrappers import HeldRows
-from bigsvm.fit.advice import advised
-from bigsvm.fit.fingerprint import fingerprint_of
-from bigsvm.fit.one_vs_one import OneVsOneReduction, functions_of_pairs
+from bigsvm.duals.formulations import finish_nu_svc
+from bigsvm.duals.problem import FingerprintEntry
+from bigsvm.fit.advice import advice_of_known
+from bigsvm.fit.one_vs_one import OneVsOneReduction, functions_in_order
 from bigsvm.fit.reduction import ModelFunctions, Trained, find_kernel, model_of
 from bigsvm.fit.single import SingleReduction
-from bigsvm.one_vs_one.class_rows import PairRows
-from bigsvm.one_vs_one.joined import join
-from bigsvm.one_vs_one.log import PairLog, Solved
+from bigsvm.one_vs_one.entries import REASONS
+from bigsvm.one_vs_one.joined import OneVsOne, table_of
 from bigsvm.processors import one_blas_thread
-from bigsvm.small.certify import certify
+from bigsvm.small.certify import certify, certify_functions
 from bigsvm.small.kernel import kernel_matrix
-from bigsvm.small.solve import alpha_of, alphas_of_pairs, settled, solve
+from bigsvm.small.pairs import compressed, pairs_of
+from bigsvm.small.solve import alpha_of, solve
 from bigsvm.training import events
 from bigsvm.training.result import PHASES, Certificate, StopReason, finite_or_none
-from bigsvm.votes import pair_classes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Optimality
-    from bigsvm.fit.advice import Sample
+    from bigsvm.fit.problem import Given
     from bigsvm.fit.reduction import Reduction
     from bigsvm.models import KernelExpansion
     from bigsvm.one_vs_one.class_rows import ClassRows
@@ -48,11 +50,13 @@ BLOCK_BYTES = 32 << 20
 class Found(NamedTuple):
     """Functions of a model, the decision values of all rows, and the run's certificate.
 
-    Values are (n,), or (n, n_pairs); 0 of rows without weight.
+    Values are (n,), or (n, n_pairs); 0 of rows without weight. `sizes` are the rows with a weight
+    of each class, or of all where there are no classes.
     """
 
     functions: ModelFunctions
     values: F8
+    sizes: Sequence[int]
     certificate: Certificate
 
 
@@ -68,15 +72,19 @@ class _Matrix(NamedTuple):
         """Numbers among all rows."""
         return rows if self.rows is None else self.rows[rows]
 
+    def spread(self, values: F8, n_rows: int) -> F8:
+        """Values of all rows, (n_rows,) or (n_rows, k); 0 of those without weight."""
+        if self.rows is None:
+            return values
+        of_all = np.zeros((n_rows, *values.shape[1:]))
+        of_all[self.rows] = values
+        return of_all
 
-def small_model(
-    reduction: Reduction[Any],
-    source: RowSource,
-    sample: Sample | None,
-    parameters: TrainingParameters,
-    hooks: Hooks,
-) -> KernelExpansion | None:
+
+def small_model(reduction: Reduction[Any], given: Given) -> KernelExpansion | None:
     """Train a small model; its certificate says whether the tolerance holds.
+
+    The reduction is made of what is given.
 
     Returns
     -------
@@ -88,6 +96,7 @@ def small_model(
     ------
     DataError, ParameterError
     """
+    source, parameters, hooks = given.source, given.parameters, given.hooks
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     scaler = source.scaler
@@ -98,7 +107,6 @@ def small_model(
     kernel, centre = find_kernel(
         parameters, source, reduction.sample_weight, block_bytes=BLOCK_BYTES, hooks=hooks
     )
-    fingerprint = fingerprint_of(source, kernel, reduction.recorded())
     with one_blas_thread():
         began, weights = time.monotonic(), reduction.sample_weight
         rows: Any = source.read_whole()
@@ -116,14 +124,15 @@ def small_model(
             found = _single(reduction, matrix, parameters)
     if found is None:
         return None
-    functions, decided, certificate = found
+    functions, decided, sizes, certificate = found
     if certificate.converged:
         _tell(hooks, source, certificate, functions)
-    trained = Trained(
-        found, source, BLOCK_BYTES, kernel, centre, scaler, fingerprint, {}, solver="libsvm"
-    )
+    # Of a checkpoint's fingerprint a model has this entry only.
+    data = {FingerprintEntry.DATA.value: source.fingerprint()}
+    trained = Trained(found, source, BLOCK_BYTES, kernel, centre, scaler, data, {}, solver="libsvm")
     model = model_of(trained, functions, parameters, reduction, reduction.class_weight)
-    return advised(model, sample, parameters, values=decided)
+    advice = advice_of_known(model, sizes, decided, given)
+    return replace(model, certificate={**model.certificate, "advice": advice})
 
 
 def _single(
@@ -146,20 +155,21 @@ def _single(
     beta = problem.per_output(alpha)
     support = np.flatnonzero(beta)
     certificate = _certificate(
-        parameters, standing, matrix, len(support), int(np.sum(solved.n_iter_)), stepped
-    )
-    values = finished.scale * outputs + finished.intercept
-    if matrix.rows is not None:
-        of_all = np.zeros(len(reduction.problem))
-        of_all[matrix.rows] = values
-        values = of_all
+        parameters, (standing,), matrix, len(support), int(np.sum(solved.n_iter_)), stepped,
+        rows_swept=len(alpha),
+    )  # fmt: skip
+    values = matrix.spread(finished.scale * outputs + finished.intercept, len(reduction.problem))
     functions = ModelFunctions(
         matrix.of_all(support),
         finished.scale * beta[support],
         float(finished.intercept),
         {**certificate.as_dict(), **finished.found},
     )
-    return Found(functions, values, certificate)
+    sizes = [len(alpha)]
+    if reduction.classes is not None:
+        n_positive = int(np.count_nonzero(np.asarray(problem.per_row, np.int8) > 0))
+        sizes = [len(alpha) - n_positive, n_positive]
+    return Found(functions, values, sizes, certificate)
 
 
 def _pairs(
@@ -168,95 +178,95 @@ def _pairs(
     matrix: _Matrix,
     parameters: TrainingParameters,
 ) -> Found | None:
-    """Solve all pairs in one call of LIBSVM, and certify each."""
-    problem, source = reduction.problem, classes.source
-    n, k = len(matrix.values), len(classes)
-    codes, bounds = problem.codes, problem.class_weight[problem.codes]
-    if problem.weights is not None:
-        bounds = bounds * problem.weights
+    """Solve all pairs in one call of LIBSVM, and certify them together."""
+    problem, source, k = reduction.problem, classes.source, len(classes)
+    codes, weights, nu = problem.codes, problem.weights, problem.nu
     if matrix.rows is not None:
-        codes, bounds = codes[matrix.rows], bounds[matrix.rows]
-    solved = solve(parameters, matrix.values, codes, None if (bounds == 1).all() else bounds)
+        codes = codes[matrix.rows]
+        weights = None if weights is None else weights[matrix.rows]
+    shares, bounds = (C * problem.class_weight for C in (1.0, parameters.C if nu is None else 1.0))
+    shares, bounds = shares[codes], bounds[codes]
+    if weights is not None:
+        shares, bounds = shares * weights, bounds * weights
+    solved = solve(parameters, matrix.values, codes, None if (shares == 1).all() else shares)
     if solved is None:
         return None
     stepped = time.monotonic()
-    rows_of = [np.flatnonzero(codes == one) for one in range(k)]
-    log = PairLog(None, problem.n_pairs, source, most_bytes=np.inf)
-    values = np.zeros((source.n_rows, problem.n_pairs))
-    steps = np.asarray(solved.n_iter_).tolist()
-    pairs = zip(*(side.tolist() for side in pair_classes(k)), strict=True)
-    given = alphas_of_pairs(solved, rows_of)
-    for number, ((first, second), alpha) in enumerate(zip(pairs, given, strict=True)):
-        both = np.concatenate([rows_of[first], rows_of[second]])
-        order = np.argsort(both)
-        rows = both[order]
-        sign = np.where(order < len(rows_of[first]), np.int8(-1), np.int8(1))
-        formulation = problem.of_pair((first, second), PairRows(source, matrix.of_all(rows), sign))
-        among = matrix.values[np.ix_(rows, rows)]
-        certified = certify(
-            formulation, among, settled(formulation, alpha[order]), tol=parameters.tol
-        )
-        if certified is None or not certified.standing.gap <= parameters.tol:
-            return None
-        finished = formulation.finish(certified.standing.thresholds)
-        support = np.flatnonzero(certified.alpha)
-        coefficients = finished.scale * certified.alpha[support]
-        part = matrix._replace(values=among, seconds=matrix.seconds / len(given))
-        certificate = _certificate(
-            parameters, certified.standing, part, len(support), steps[number], stepped
-        )
-        log.finish(
-            number,
-            Solved(
-                matrix.of_all(rows[support]),
-                coefficients,
-                finished.intercept,
-                finished.found.get("rho", np.nan),
-                certificate,
-            ),
-        )
-        of_rows = matrix.values[:, rows[support]] @ coefficients + finished.intercept
-        values[slice(None) if matrix.rows is None else matrix.rows, number] = of_rows
-    result = join(log, k, source.n_rows, StopReason.CONVERGED)
-    ended = replace(
-        result.certificate,
-        n_kernel_evaluations=n * n,
-        seconds=time.monotonic() - matrix.began,
+    variables, at, n_rows = pairs_of(solved, codes, bounds, nu)
+    point = certify_functions(variables, matrix.values, at, tol=parameters.tol)
+    if point is None or not all(one.gap <= parameters.tol for one in point.standings):
+        return None
+    if nu is None:
+        scales, rho = np.ones(len(n_rows)), np.full(len(n_rows), np.nan)
+        intercepts = np.array([standing.thresholds[0] for standing in point.standings])
+    else:
+        finished = [
+            finish_nu_svc(standing.thresholds, each)
+            for standing, each in zip(point.standings, variables.sums[1::2].tolist(), strict=True)
+        ]
+        scales, intercepts, rho = np.array(
+            [(scale, intercept, found["rho"]) for scale, intercept, found in finished]
+        ).T.copy()
+    coefficients = scales * variables.coefficients(point.at)
+    support = np.flatnonzero(coefficients.any(axis=1))
+    support = support[np.argsort(codes[support], kind="stable")]
+    records = {
+        "reason": np.full(len(n_rows), REASONS.index(StopReason.CONVERGED)),
+        "gap": np.array([standing.gap for standing in point.standings]),
+        "n_support": np.array([standing.n_support for standing in point.standings]),
+        "n_iter": np.asarray(solved.n_iter_, np.int64),
+    }
+    certificate = _certificate(
+        parameters, point.standings, matrix, len(support), int(records["n_iter"].sum()), stepped,
+        rows_swept=int(n_rows.sum()), bytes_read=source.bytes_read,
+    )  # fmt: skip
+    joined = OneVsOne(
+        matrix.of_all(support),
+        compressed(coefficients[support]),
+        intercepts,
+        rho,
+        records["gap"],
+        certificate,
+        table_of(records, {StopReason.CONVERGED: len(n_rows)}, k, 0),
     )
-    result = result._replace(certificate=ended)
-    return Found(functions_of_pairs(result, k), values, ended)
+    values = matrix.spread(scales * point.outputs + intercepts, source.n_rows)
+    return Found(functions_in_order(joined, k), values, classes.sizes.tolist(), certificate)
 
 
 def _certificate(
     parameters: TrainingParameters,
-    standing: Optimality,
+    standings: Sequence[Optimality],
     matrix: _Matrix,
     n_support: int,
     n_iter: int,
     stepped: float,
+    *,
+    rows_swept: int,
+    bytes_read: int = 0,
 ) -> Certificate:
-    """Say what a point proves, and what it cost; LIBSVM ended at `stepped`."""
+    """Say what a point of some functions proves, and what it cost; LIBSVM ended at `stepped`."""
     now, n = time.monotonic(), len(matrix.values)
     steps = max(stepped - matrix.began - matrix.seconds, 0.0)
     phases = dict(zip(PHASES, (now - stepped, 0.0, matrix.seconds, steps, 0.0), strict=True))
-    gap, converged = standing.gap, standing.gap <= parameters.tol
+    gap = max(standing.gap for standing in standings)
+    converged = gap <= parameters.tol
     return Certificate(
         converged=converged,
         stop_reason=StopReason.CONVERGED if converged else StopReason.MAX_ITER,
         tol=parameters.tol,
-        objective=standing.objective,
+        objective=sum(standing.objective for standing in standings),
         gap=gap,
-        duality_gap=finite_or_none(standing.duality_gap),
+        duality_gap=finite_or_none(sum(standing.duality_gap for standing in standings)),
         n_support=n_support,
-        n_bounded=standing.n_bounded,
-        n_sweeps=1,
+        n_bounded=sum(standing.n_bounded for standing in standings),
+        n_sweeps=len(standings),
         n_iter=n_iter,
         n_kernel_evaluations=n * n,
         row_misses=0,
         row_reads=0,
-        n_working_sets=1,
-        rows_swept=n,
-        bytes_read=0,
+        n_working_sets=len(standings),
+        rows_swept=rows_swept,
+        bytes_read=bytes_read,
         seconds=now - matrix.began,
         seconds_by_phase=phases,
         objective_error=0.0,

@@ -130,7 +130,7 @@ def reduction_of(parameters: TrainingParameters, labels: NDArray[Any] | None) ->
 def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
     """Train a model by a reduction; its columns are numbered as in the source."""
     source, parameters, hooks = given.source, given.parameters, given.hooks
-    reduction, sample = make_reduction(given), sample_of(given)
+    reduction = make_reduction(given)
     if is_small(
         parameters,
         source,
@@ -140,12 +140,13 @@ def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
     ):
         from bigsvm.fit.small_way import small_model  # others do without scikit-learn
 
-        model = small_model(reduction, source, sample, parameters, hooks)
+        model = small_model(reduction, given)
         if model is not None and model.certificate["converged"]:
             return model
         if model is not None and reduction.rule is None:
             # Our own solver goes on from there.
             reduction = make_reduction(given._replace(start=model))
+    sample = sample_of(given)
     del given
     trained = run_problems(reduction, source, parameters, hooks)
     with unchecked():  # a run that was interrupted has a model too

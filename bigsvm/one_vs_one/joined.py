@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from bigsvm.training.result import Certificate, StopReason
 from bigsvm.votes import pair_classes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
@@ -84,39 +87,45 @@ def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVs
         records["rho"].copy(),
         records["gap"].copy(),
         certificate,
-        _table(records, reasons, n_classes, log.n_not_recomputed),
+        table_of(records, reasons, n_classes, log.n_not_recomputed),
     )
 
 
-def _table(
-    records: NDArray[np.void], reasons: dict[StopReason, int], n_classes: int, n_not_recomputed: int
+def table_of(
+    records: NDArray[np.void] | Mapping[str, NDArray[Any]],
+    reasons: dict[StopReason, int],
+    n_classes: int,
+    n_not_recomputed: int,
 ) -> dict[str, Any]:
-    """Count the pairs by their ends, and list the worst: not converged first, by their gaps."""
+    """Count the pairs by their ends, and list the worst: not converged first, by their gaps.
+
+    Of the records `reason`, `gap`, `n_support` and `n_iter` are looked at.
+    """
+    reason, gap, n_iter = records["reason"], records["gap"], records["n_iter"]
+    converged = reason == REASONS.index(StopReason.CONVERGED)
+    listed = np.lexsort((-np.where(np.isnan(gap), np.inf, gap), converged))[:LISTED]
     first, second = pair_classes(n_classes)
-    converged = records["reason"] == REASONS.index(StopReason.CONVERGED)
-    gaps = np.where(np.isnan(records["gap"]), np.inf, records["gap"])
-    listed = np.lexsort((-gaps, converged))[:LISTED].tolist()
+    columns = (first, second, reason, gap, records["n_support"], n_iter)
+    worst = zip(*(column[listed].tolist() for column in columns), strict=True)
     return {
-        "n_pairs": len(records),
-        "n_begun": int(np.count_nonzero(records["reason"] >= 0)),
+        "n_pairs": len(reason),
+        "n_begun": int(np.count_nonzero(reason >= 0)),
         "n_not_recomputed": n_not_recomputed,
         "stop_reasons": {str(reason): n for reason, n in reasons.items()},
-        **({"n_iter_of_pairs": records["n_iter"].tolist()} if len(records) <= MOST_COUNTED else {}),
+        **({"n_iter_of_pairs": n_iter.tolist()} if len(reason) <= MOST_COUNTED else {}),
         "worst": [
             {
-                "classes": [int(first[i]), int(second[i])],
-                "stop_reason": str(REASONS[records["reason"][i]])
-                if records["reason"][i] >= 0
-                else None,
-                "gap": _known(records["gap"][i]),
-                "n_support": int(records["n_support"][i]),
-                "n_iter": int(records["n_iter"][i]),
+                "classes": [one, other],
+                "stop_reason": str(REASONS[ended]) if ended >= 0 else None,
+                "gap": _known(left),
+                "n_support": n_support,
+                "n_iter": steps,
             }
-            for i in listed
+            for one, other, ended, left, n_support, steps in worst
         ],
     }
 
 
-def _known(value: np.float64) -> float | None:
+def _known(value: float) -> float | None:
     """Give a number as JSON has it; None for NaN, which any pair without one brings in."""
-    return None if np.isnan(value) else float(value)
+    return None if math.isnan(value) else float(value)

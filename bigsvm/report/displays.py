@@ -36,13 +36,12 @@ _MOST_WORD = 24
 class HistoryDisplay:
     """Gap and objective of a fit, at the end of each sweep or of a number of class pairs.
 
-    Of a fit that ended before the first sweep, those of its working sets are drawn: the gap is that
-    within each set.
+    Of working sets, as of a fit that ended before the first sweep, the gap is that within each set.
 
     Parameters
     ----------
     history : dict of arrays
-        As the attribute `history_` of an estimator.
+        As the attribute `history_` or `working_set_history_` of an estimator.
     tol : float, optional
         Where the gap has to get to, which is drawn as a line.
 
@@ -77,15 +76,15 @@ class HistoryDisplay:
             raise ParameterError(
                 f"{brief(estimator)} has no history_; fit it first (a file of a model has none)"
             )
-        return cls(estimator.history_, tol=estimator.certificate_.get("tol")).plot(ax)
+        history, of_sets = estimator.history_, estimator.working_set_history_
+        has_sweeps = len(next(iter(history.values())))
+        history = history if has_sweeps or not len(of_sets["gap"]) else of_sets
+        return cls(history, tol=estimator.certificate_.get("tol")).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:  # noqa: ANN401 (of matplotlib)
         """Draw on axes of matplotlib, or on those of a new figure."""
         history = self.history
         what, places = next(iter(history.items()))
-        of_sets: Any = history.get("working_sets")
-        if not len(places) and of_sets:
-            history, what, places = of_sets, "working set", of_sets["working_set"]
         if not len(places):
             raise ParameterError("the history is empty, as no sweep over all rows has ended")
         self.ax_ = ax = _axes_of(ax)
@@ -97,7 +96,8 @@ class HistoryDisplay:
         ):
             axes.plot(places, history[name], marker=marker, color=color)
             axes.set_ylabel(name, color=color)
-        ax.set_xlabel("finished pairs of classes" if what == "pairs" else what)
+        words = {"pairs": "finished pairs of classes", "working_set": "working set"}
+        ax.set_xlabel(words.get(what, what))
         ax.xaxis.get_major_locator().set_params(integer=True)
         if len(places) == 1:
             ax.set_xlim(places[0] - 1, places[0] + 1)

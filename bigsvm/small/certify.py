@@ -2,11 +2,13 @@
 
 LIBSVM ends within a tolerance. Two problems with the same optimum (a row twice, or once with weight
 2) would then differ by it, so the equations of the free variables are solved once more, which costs
-little where these are few.
+little where these are few. Several functions over the same kernel matrix, as those of class pairs,
+are measured together: for few rows the calls of NumPy cost more than what they compute.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +18,7 @@ from bigsvm.duals.box_problem import Box, Extremes, Optimality
 from bigsvm.duals.polish import DAMPING, RESOLUTION, polish
 
 if TYPE_CHECKING:
-    from bigsvm.arrays import F8, I8
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.duals.box_problem import Formulation
 
 MOST_FREE = 128
@@ -27,6 +29,8 @@ EXACT = 10 * RESOLUTION
 """KKT gap, relative to the largest gradient, of a point that is not searched any further."""
 UNBALANCED = 1e-9
 """Largest error of the sum of variables, relative to the sum of their sizes."""
+ROUNDING = 1e-12
+"""Share of a bound within which a variable is at it."""
 
 
 class Certified(NamedTuple):
@@ -37,14 +41,86 @@ class Certified(NamedTuple):
     standing: Optimality
 
 
-class _Variables(NamedTuple):
-    """All variables, (v,), that can move: their box, groups and rows."""
+class Variables:
+    """Variables, (v,), that can move, of functions over the same rows that share nothing else.
 
-    box: Box
-    groups: I8
-    rows: I8
-    places: I8
-    n_groups: int
+    Attributes
+    ----------
+    box : Box
+    groups : (v,) int64
+        Ascending. Each function has as many groups, one or two, which follow one another.
+    cells : (v,) int64
+        Places of the coefficients in an array (n_rows, n_functions).
+    sums : (n_groups,) float64
+        What the variables of each group add up to.
+    starts, starts_of_functions : (n_groups,), (n_functions,) int64
+        Where the variables of each group and of each function begin.
+    """
+
+    def __init__(
+        self, box: Box, groups: I8, cells: I8, sums: F8, n_rows: int, n_functions: int = 1
+    ) -> None:
+        self.box, self.groups, self.cells, self.sums = box, groups, cells, sums
+        self.n_rows, self.n_functions = n_rows, n_functions
+        self.groups_each = len(sums) // n_functions
+        self.starts = np.searchsorted(groups, np.arange(len(sums)))
+        self.starts_of_functions = self.starts[:: self.groups_each]
+
+    def have_all_groups(self) -> bool:
+        """Whether each group has a variable."""
+        return bool(np.bincount(self.groups, minlength=len(self.sums)).all())
+
+    def coefficients(self, at: F8) -> F8:
+        """Weights of kernel rows, (n_rows, n_functions)."""
+        beta: F8 = np.bincount(self.cells, at, self.n_rows * self.n_functions).astype(
+            np.float64, copy=False
+        )
+        return beta.reshape(self.n_rows, self.n_functions)
+
+    def balanced(self, at: F8) -> Mask:
+        """Whether each group adds up to its sum, (n_groups,)."""
+        totals, sizes = np.add.reduceat([at, np.abs(at)], self.starts, axis=1)
+        most = UNBALANCED * np.maximum(sizes, np.abs(self.sums))
+        balanced: Mask = np.abs(totals - self.sums) <= most
+        return balanced
+
+    def of_function(self, function: int) -> tuple[slice, Variables]:
+        """Where the variables of one function are, and these."""
+        first = function * self.groups_each
+        groups = slice(first, first + self.groups_each)
+        places = slice(*np.searchsorted(self.groups, [groups.start, groups.stop]).tolist())
+        return places, Variables(
+            Box(*(part[places] for part in self.box)),
+            self.groups[places] - first,
+            self.cells[places] // self.n_functions,
+            self.sums[groups],
+            self.n_rows,
+        )
+
+
+class Point(NamedTuple):
+    """Variables, (v,), outputs of all rows, (n_rows, n_functions), and what they prove.
+
+    `sizes`, (n_functions,), are the largest gradients, 1 at least.
+    """
+
+    at: F8
+    outputs: F8
+    standings: list[Optimality]
+    sizes: list[float]
+
+    def is_exact(self, function: int) -> bool:
+        """Whether float64 tells a function from the optimum no more."""
+        return self.standings[function].gap <= EXACT * self.sizes[function]
+
+    def of_function(self, function: int, places: slice) -> Point:
+        """Return the same of one function, whose variables are at `places`."""
+        return Point(
+            self.at[places].copy(),
+            self.outputs[:, function, None].copy(),
+            self.standings[function : function + 1],
+            self.sizes[function : function + 1],
+        )
 
 
 def certify(problem: Formulation, matrix: F8, alpha: F8, *, tol: float) -> Certified | None:
@@ -64,147 +140,162 @@ def certify(problem: Formulation, matrix: F8, alpha: F8, *, tol: float) -> Certi
     Certified or None
         None where the point is none of the problem: outside of a bound, or with other sums.
     """
-    variables = _variables_of(problem, len(matrix))
-    at = _stacked(problem, alpha)[variables.places]
-    if not _is_feasible(problem, variables, at):
-        return None
-    with_sums = problem.sums(slice(0, 0)) is not None
-
-    def measured(at: F8) -> _Measured:
-        outputs = _outputs(matrix, variables, at)
-        return _Measured(at, outputs, _standing(variables, at, outputs, with_sums=with_sums))
-
-    free = np.flatnonzero((at > variables.box.lower) & (at < variables.box.upper))
-    best = first = None
-    if 2 <= len(free) <= MOST_FREE:
-        best = measured(_equalised(matrix, variables, at, free))
-    if best is None or best.standing.gap > EXACT * best.size(variables):
-        first = measured(at)
-        searched = _searched(matrix, variables, first, tol)
-        tried = [first, best, None if searched is None else measured(searched)]
-        best = min((one for one in tried if one is not None), key=lambda one: one.standing.gap)
-    if best is not first and not _is_feasible(problem, variables, best.at):
-        best = measured(at)
-    return Certified(_unstacked(problem, variables, best.at, alpha), best.outputs, best.standing)
-
-
-class _Measured(NamedTuple):
-    """Variables, (v,), the outputs of all rows, (n,), and what they prove."""
-
-    at: F8
-    outputs: F8
-    standing: Optimality
-
-    def size(self, variables: _Variables) -> float:
-        """Largest gradient, at least 1."""
-        gradient = variables.box.linear - self.outputs[variables.rows]
-        return max(float(np.abs(gradient).max()), 1.0)
-
-
-def _variables_of(problem: Formulation, n_rows: int) -> _Variables:
     segments = problem.segments(slice(None))
-    if len(segments) == 1:
-        box, rows = segments[0].box, np.arange(n_rows)
-        groups = np.zeros(n_rows, np.int64)
-    else:
-        box = Box(
-            *(np.concatenate(parts) for parts in zip(*(s.box for s in segments), strict=True))
-        )
-        rows = np.tile(np.arange(n_rows), len(segments))
+    boxes = [segment.box for segment in segments]
+    box = boxes[0] if len(boxes) == 1 else Box(*map(np.concatenate, zip(*boxes, strict=True)))
+    n_rows, n_groups, n_variables = len(matrix), problem.n_groups, len(box.linear)
+    rows = np.arange(n_variables) % n_rows
+    groups = np.zeros(n_variables, np.int64)
+    if n_groups > 1:
         groups = np.repeat([segment.group for segment in segments], n_rows)
-    places = np.flatnonzero(box.lower < box.upper)
-    if len(places) < len(rows):
+    at = np.concatenate(problem.split(alpha, slice(None)))
+    moves = box.lower < box.upper
+    places = None if moves.all() else np.flatnonzero(moves)
+    if places is not None:
         box, groups, rows = Box(*(part[places] for part in box)), groups[places], rows[places]
-    return _Variables(box, groups, rows, places, problem.n_groups)
+        at = at[places]
+    if problem.n_faces == 1:
+        at = at_bounds(box, at)
+    sums = np.array(problem.sums(slice(None)) or (0.0,) * n_groups)
+    variables = Variables(box, groups, rows, sums, n_rows)
+    point = certify_functions(variables, matrix, at, tol=tol)
+    if point is None:
+        return None
+    of_all = point.at
+    if places is not None:
+        of_all = np.zeros(n_variables)
+        of_all[places] = point.at
+    alpha = problem.join(list(of_all.reshape(problem.n_segments, -1)))
+    return Certified(alpha, point.outputs[:, 0], point.standings[0])
 
 
-def _stacked(problem: Formulation, alpha: F8) -> F8:
-    """Alpha of one segment after the other."""
-    parts = problem.split(alpha, slice(None))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def certify_functions(variables: Variables, matrix: F8, at: F8, *, tol: float) -> Point | None:
+    """Do what `certify` does for variables, (v,), of several functions.
+
+    Returns
+    -------
+    Point or None
+        None where the point of any function is none of its problem.
+    """
+    box, n_functions = variables.box, variables.n_functions
+    inside = ((at >= box.lower) & (at <= box.upper)).all()
+    if not (inside and variables.have_all_groups() and variables.balanced(at).all()):
+        return None
+    solved, better = _equalised(variables, matrix, at)
+    point = _measured(variables, matrix, better)
+    balanced = variables.balanced(better).reshape(n_functions, -1)
+    for function in range(n_functions):
+        is_balanced = bool(balanced[function].all())
+        if is_balanced and point.is_exact(function):
+            continue
+        places, own = variables.of_function(function)
+        found = point.of_function(function, places)
+        first = _measured(own, matrix, at[places]) if solved[function] else found
+        tried = [first]
+        if solved[function] and is_balanced:
+            tried.append(found)
+        searched = _searched(own, matrix, first, tol)
+        if searched is not None and own.balanced(searched).all():
+            tried.append(_measured(own, matrix, searched))
+        best = min(tried, key=lambda one: one.standings[0].gap)
+        point.at[places], point.outputs[:, function] = best.at, best.outputs[:, 0]
+        point.standings[function] = best.standings[0]
+    return point
 
 
-def _unstacked(problem: Formulation, variables: _Variables, at: F8, like: F8) -> F8:
-    n_segments = problem.n_segments
-    of_all = np.zeros(n_segments * len(like))
-    of_all[variables.places] = at
-    return problem.join(list(of_all.reshape(n_segments, -1)))
+def at_bounds(box: Box, at: F8) -> F8:
+    """Put variables that are at a bound but for rounding exactly there."""
+    for bound in (box.lower, box.upper):
+        near = np.abs(at - bound) <= ROUNDING * np.abs(bound)
+        at = np.where(near, bound, at)
+    return at
 
 
-def _beta(n_rows: int, variables: _Variables, at: F8) -> F8:
-    """Weights of kernel rows, (n,)."""
-    beta = np.bincount(variables.rows, at, n_rows)
-    return beta.astype(np.float64, copy=False)
-
-
-def _outputs(matrix: F8, variables: _Variables, at: F8) -> F8:
-    """Compute the outputs of all rows, (n,)."""
-    outputs: F8 = matrix @ _beta(len(matrix), variables, at)
-    return outputs
-
-
-def _is_feasible(problem: Formulation, variables: _Variables, at: F8) -> bool:
-    box, groups = variables.box, variables.groups
-    if not ((at >= box.lower) & (at <= box.upper)).all():
-        return False
-    totals = np.bincount(groups, at, variables.n_groups)
-    amounts = np.bincount(groups, np.abs(at), variables.n_groups)
-    wanted = np.array(problem.sums(slice(None)) or (0.0,) * variables.n_groups)
-    return bool((np.abs(totals - wanted) <= UNBALANCED * np.maximum(amounts, np.abs(wanted))).all())
-
-
-def _standing(variables: _Variables, at: F8, outputs: F8, *, with_sums: bool) -> Optimality:
-    """Standing of a point by its outputs, as `BoxDual.optimality` has it."""
-    box, groups, rows, _, n_groups = variables
-    f = outputs[rows]
+def _measured(variables: Variables, matrix: F8, at: F8) -> Point:
+    """Measure a point; what it proves is what `BoxDual.optimality` has."""
+    box, groups, starts = variables.box, variables.groups, variables.starts
+    beta = variables.coefficients(at)
+    outputs: F8 = matrix @ beta
+    f = outputs.ravel()[variables.cells]
     gradient = box.linear - f
     rises, falls = at < box.upper, at > box.lower
     free = rises & falls
-    thresholds, extremes = np.zeros(n_groups), []
-    for g in range(n_groups):
-        here = groups == g if n_groups > 1 else np.True_
-        max_up = float(gradient[rises & here].max(initial=-np.inf))
-        min_low = float(gradient[falls & here].min(initial=np.inf))
-        inside = gradient[free & here]
-        ends = [end for end in (max_up, min_low) if math.isfinite(end)]
-        threshold = float(inside.mean()) if len(inside) else sum(ends) / max(len(ends), 1)
-        thresholds[g] = threshold
-        extremes.append(Extremes(max_up, min_low, threshold))
-    excess = gradient - thresholds[groups]
-    slack = float(np.maximum(excess, 0) @ box.upper + np.minimum(excess, 0) @ box.lower)
-    sums_term = float(np.bincount(groups, at, n_groups) @ thresholds) if with_sums else 0.0
-    moved = at != 0
-    return Optimality(
-        tuple(extremes),
-        n_support=len(np.unique(rows[moved])) if n_groups > 1 else int(np.count_nonzero(moved)),
-        n_bounded=int(np.count_nonzero(moved & ~free)),
-        n_free=int(np.count_nonzero(free)),
-        linear_term=float(box.linear @ at),
-        outputs_term=float(at @ f),
-        ridge_term=0.0,
-        slack=slack,
-        sums_term=sums_term,
-    )
+    ups = np.maximum.reduceat(np.where(rises, gradient, -np.inf), starts).tolist()
+    lows = np.minimum.reduceat(np.where(falls, gradient, np.inf), starts).tolist()
+    within, totals = np.add.reduceat([np.where(free, gradient, 0.0), at], starts, axis=1).tolist()
+    n_within = np.add.reduceat(free, starts, dtype=np.int64).tolist()
+    extremes = []
+    for up, low, inside, n_inside in zip(ups, lows, within, n_within, strict=True):
+        ends = [end for end in (up, low) if math.isfinite(end)]
+        threshold = inside / n_inside if n_inside else sum(ends) / max(len(ends), 1)
+        extremes.append(Extremes(up, low, threshold))
+    excess = gradient - np.array([group.threshold for group in extremes])[groups]
+    slack = np.maximum(excess, 0) * box.upper + np.minimum(excess, 0) * box.lower
+    each, starts = variables.groups_each, variables.starts_of_functions
+    terms = np.add.reduceat([box.linear * at, at * f, slack], starts, axis=1).T.tolist()
+    counts = np.add.reduceat([(at != 0) & ~free, free], starts, axis=1, dtype=np.int64).tolist()
+    n_support = np.count_nonzero(beta, axis=0).tolist()
+    sizes = np.maximum.reduceat(np.abs(gradient), starts)
+    standings = []
+    for number, (linear_term, outputs_term, lost) in enumerate(terms):
+        own = slice(each * number, each * (number + 1))
+        standings.append(
+            Optimality(
+                tuple(extremes[own]),
+                n_support=n_support[number],
+                n_bounded=counts[0][number],
+                n_free=counts[1][number],
+                linear_term=linear_term,
+                outputs_term=outputs_term,
+                ridge_term=0.0,
+                slack=lost,
+                sums_term=sum(
+                    total * group.threshold
+                    for total, group, wanted in zip(
+                        totals[own], extremes[own], variables.sums[own].tolist(), strict=True
+                    )
+                    if wanted
+                ),
+            )
+        )
+    return Point(at, outputs, standings, np.maximum(sizes, 1.0).tolist())
 
 
-def _equalised(matrix: F8, variables: _Variables, at: F8, free: I8) -> F8:
-    """Solve the equations of the free variables; what leaves its box is put back to its bound.
+def _equalised(variables: Variables, matrix: F8, at: F8) -> tuple[list[bool], F8]:
+    """Solve the equations of the free variables of each function that has few.
 
-    Such a point has other sums: it is not taken unless it is feasible.
+    What leaves its box is put back to its bound. Such a point has other sums.
+
+    Returns
+    -------
+    solved : list of bool
+        Of each function, whether its equations were solved.
+    better : (v,) float64
     """
-    box, groups, rows, _, n_groups = variables
-    rows = rows[free]
-    gradient = box.linear[free] - matrix[rows] @ _beta(len(matrix), variables, at)
-    better = at.copy()
-    better[free] += _newton(matrix[np.ix_(rows, rows)], groups[free], n_groups, gradient)
-    return np.clip(better, box.lower, box.upper, out=better)
+    box, n_functions = variables.box, variables.n_functions
+    free = np.flatnonzero((at > box.lower) & (at < box.upper))
+    starts = np.searchsorted(free, [*variables.starts_of_functions.tolist(), len(at)]).tolist()
+    beta, better = variables.coefficients(at), at.copy()
+    solved = []
+    for function, (start, stop) in enumerate(itertools.pairwise(starts)):
+        solved.append(2 <= stop - start <= MOST_FREE)
+        if solved[-1]:
+            own = free[start:stop]
+            rows = variables.cells[own] // n_functions
+            kernel_rows = matrix[rows]
+            gradient = box.linear[own] - kernel_rows @ beta[:, function]
+            better[own] += _newton(kernel_rows[:, rows], variables.groups[own], gradient)
+    return solved, np.minimum(np.maximum(better, box.lower), box.upper)
 
 
-def _searched(matrix: F8, variables: _Variables, point: _Measured, tol: float) -> F8 | None:
-    """Find out which of the variables near the thresholds are free; None where these are many."""
-    box, groups, rows, *_ = variables
-    at, outputs, standing = point
-    gradient = box.linear - outputs[rows]
+def _searched(variables: Variables, matrix: F8, point: Point, tol: float) -> F8 | None:
+    """Find out which of the variables near the thresholds are free; None where these are many.
+
+    The variables are those of one function.
+    """
+    box, groups, rows, at = variables.box, variables.groups, variables.cells, point.at
+    standing = point.standings[0]
+    gradient = box.linear - point.outputs[rows, 0]
     thresholds = np.array(standing.thresholds)[groups]
     is_near = np.abs(gradient - thresholds) <= 2 * max(tol, standing.gap)
     near = np.flatnonzero(is_near | ((at > box.lower) & (at < box.upper)))
@@ -220,14 +311,14 @@ def _searched(matrix: F8, variables: _Variables, point: _Measured, tol: float) -
     return searched
 
 
-def _newton(gram: F8, groups: I8, n_groups: int, gradient: F8) -> F8:
+def _newton(gram: F8, groups: I8, gradient: F8) -> F8:
     """Change of the free variables that makes their gradients equal, of sum 0 in each group."""
     m = len(gram)
     scale = float(np.abs(gram.diagonal()).max()) or 1.0
-    members = scale * (groups[:, None] == np.arange(n_groups)).astype(np.float64)
-    if n_groups > 1:
-        members = members[:, members.any(axis=0)]
-    system = np.zeros((m + members.shape[1],) * 2)
+    # A function has two groups at most: none is missing between those that there are.
+    present = np.arange(groups[0], groups[-1] + 1)
+    members = scale * (groups[:, None] == present)
+    system = np.zeros((m + len(present),) * 2)
     system[:m, :m] = gram
     system.flat[: m * len(system) : len(system) + 1] += DAMPING * scale
     system[:m, m:], system[m:, :m] = members, members.T

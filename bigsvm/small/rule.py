@@ -30,10 +30,11 @@ FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 """Those that NumPy makes a matrix of by one product."""
 OF_THE_RUN = (
-    "loss", "selection", "rows_at_once", "shrinking", "working_set", "max_iter",
+    "loss", "selection", "rows_at_once", "working_set", "max_iter",
     "max_seconds", "certify", "calibration", "checkpoint", "checkpoint_copy", "kernel_rows",
 )  # fmt: skip
-"""Parameters that the usual run serves: a fit that sets one of them is that run's."""
+"""Parameters that the usual run serves: a fit that sets one of them is that run's.
+`shrinking`, which scikit-learn's estimators have, says nothing without `working_set`."""
 SWITCH = "BIGSVM_SMALL"
 """Environment variable for tests and tools: ``auto``, or ``never``, or ``always``, which has no
 limit of rows."""

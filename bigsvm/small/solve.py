@@ -13,15 +13,11 @@ import numpy as np
 from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
-from bigsvm.votes import pair_classes
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
     from sklearn.svm._base import BaseLibSVM
 
-    from bigsvm.arrays import F8, I8
+    from bigsvm.arrays import F8
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.parameters import TrainingParameters
 
@@ -32,8 +28,6 @@ STEPS_BY_ROWS = 400_000_000
 many; a problem that takes more is ill-conditioned, and the usual run goes on with it."""
 MOST_STEPS = 2_000_000
 """Most pair steps of few rows, for the same reason."""
-ROUNDING = 1e-12
-"""Share of a bound within which a variable is at it."""
 
 
 def solve(
@@ -63,7 +57,8 @@ def solve(
 
     n_rows = len(matrix)
     given: dict[str, Any] = {
-        "kernel": "precomputed",
+        # A matrix that a function returns is checked less than one that is given.
+        "kernel": lambda *_: matrix,
         "tol": SHARE * parameters.tol,
         "max_iter": min(MOST_STEPS, STEPS_BY_ROWS // n_rows),
     }
@@ -98,35 +93,12 @@ def alpha_of(solved: BaseLibSVM, problem: Formulation) -> F8:
     if problem.n_faces > 1:
         alpha[solved.support_, 0] = np.maximum(beta, 0.0)
         alpha[solved.support_, 1] = np.minimum(beta, 0.0)
-    else:
-        alpha[solved.support_] = beta
-    return settled(problem, alpha)
-
-
-def alphas_of_pairs(solved: BaseLibSVM, rows_of: Sequence[I8]) -> list[F8]:
-    """Variables of the rows of each pair, the first class's first; positive for the second."""
-    k, coefficients = len(rows_of), np.asarray(solved.dual_coef_)
-    # scikit-learn's are positive for the first class of a pair, but for the second of two classes.
-    of_rows = np.zeros((k - 1, solved.shape_fit_[0]))
-    of_rows[:, solved.support_] = coefficients if k == 2 else -coefficients
-    return [
-        np.concatenate([of_rows[b - 1, rows_of[a]], of_rows[a, rows_of[b]]])
-        for a, b in zip(*(side.tolist() for side in pair_classes(k)), strict=True)
-    ]
-
-
-def settled(problem: Formulation, alpha: F8) -> F8:
-    """Undo ν-SVC's division, and put what is at its bound but for rounding exactly there."""
-    if problem.n_faces > 1:
         return alpha
-    sums = problem.sums(slice(None))
-    if problem.n_groups > 1 and sums is not None:
+    alpha[solved.support_] = beta
+    sums = problem.sums(slice(None)) if problem.n_groups > 1 else None
+    if sums is not None:
         for part, wanted in zip(problem.split(alpha, slice(None)), sums, strict=True):
             total = float(part.sum())
             if total:
                 alpha[part != 0] *= wanted / total
-    for segment in problem.segments(slice(None)):
-        for bound in (segment.box.lower, segment.box.upper):
-            near = (bound != 0) & (np.abs(alpha - bound) <= ROUNDING * np.abs(bound))
-            alpha[near] = bound[near]
     return alpha

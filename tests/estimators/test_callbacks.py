@@ -108,6 +108,7 @@ def test_the_score_of_the_fitted_estimator_is_monitored():
     assert [row["accuracy"] for row in monitor.get_logs().data] == [machine.score(X, Y)]
 
 
+@pytest.mark.usefixtures("own_solver")
 def test_early_stopping_by_the_gap():
     machine = clone(HARD)
     gaps = machine.fit(X, Y).history_["gap"]

@@ -169,6 +169,7 @@ def test_other_columns_are_refused_at_prediction(matrices):
         fitted.predict(da.from_array(others[:, :-1])).compute()
 
 
+@pytest.mark.usefixtures("own_solver")
 def test_rows_are_never_all_copied(matrices):
     """A matrix in memory that is large for the budget is read in blocks."""
     K, y, _, _ = matrices

@@ -253,6 +253,7 @@ class TestOutOfCore:
             tracemalloc.stop()
         assert peak < 0.3 * 8 * len(rows) * model.model_.n_functions
 
+    @pytest.mark.usefixtures("own_solver")
     def test_the_labels_of_a_store_are_let_go_before_the_run(self, tmp_path, monkeypatch):
         store = bigsvm.write_store(tmp_path / "clouds.zarr", *clouds())
         labels = weakref.ref(given := store.labels())

@@ -64,6 +64,7 @@ def test_ctrl_c_saves_the_run_and_leaves_a_model(tmp_path, classes, machine, mom
     assert values["n_iter"] > 0 or values.get("n_finished") or values["rows_drawn"]
 
 
+@pytest.mark.usefixtures("own_solver")  # LIBSVM is not interrupted
 @pytest.mark.fault("half-models")
 @pytest.mark.parametrize(("classes", "machine", "moment"), STOPPED, ids=str)
 def test_ctrl_c_without_a_checkpoint_leaves_a_model_too(classes, machine, moment):

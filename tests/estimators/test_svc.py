@@ -100,6 +100,7 @@ def test_a_store_trains_and_predicts_lazily(moons, tmp_path):
     )
 
 
+@pytest.mark.usefixtures("own_solver")
 def test_the_labels_of_a_store_are_let_go_before_the_run(moons, tmp_path, monkeypatch):
     store = bigsvm.write_store(tmp_path / "moons.zarr", *moons)
     labels = weakref.ref(given := store.labels())
@@ -227,6 +228,7 @@ def test_invalid_data_are_refused(moons):
         bigsvm.SVC().fit(da.from_array(X), y, -np.ones(len(y)))
 
 
+@pytest.mark.usefixtures("own_solver")
 def test_a_budget_too_small_is_refused_with_the_numbers(moons):
     with pytest.raises(MemoryBudgetError, match=r"memory is 10 kB, too little for 400 rows"):
         bigsvm.SVC(memory="10kB").fit(*moons)

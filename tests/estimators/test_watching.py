@@ -4,6 +4,7 @@ import logging
 
 import numba
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -47,6 +48,15 @@ def test_the_history_has_each_sweep_and_ends_at_the_certificate(name):
     assert 0 < history["seconds"][-1] <= certificate["seconds"]
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_history_is_a_table(k):
+    machine = bigsvm.SVC(C=10).fit(X, np.arange(len(X)) % k)
+    for history in (machine.history_, machine.working_set_history_):
+        table = pd.DataFrame(history)
+        assert list(table) == list(history)
+    assert len(pd.DataFrame(machine.history_)) >= 1
+
+
 @pytest.mark.parametrize("name", SWEEPING)
 def test_the_history_of_working_sets_has_the_objective_that_sweeps_find(name, monkeypatch):
     """It is added up step by step; a sweep computes it from the outputs of all rows."""
@@ -64,7 +74,7 @@ def test_the_history_of_working_sets_has_the_objective_that_sweeps_find(name, mo
             return listen
 
     machine = clone(SWEEPING[name]).set_callbacks(Sweeps()).fit(X, target_of(name))
-    sets = machine.history_["working_sets"]
+    sets = machine.working_set_history_
     assert (np.diff(sets["working_set"]) > 0).all()
     assert (np.diff(sets["seconds"]) >= 0).all()
     assert len({len(column) for column in sets.values()}) == 1 <= len(sets["gap"])
@@ -91,7 +101,7 @@ def test_a_fit_that_time_ends_before_a_sweep_has_a_history_and_an_estimate(monke
         machine.fit(X, Y)
     assert (machine.stop_reason_, machine.certificate_["n_sweeps"]) == ("time_limit", 0)
     assert len(machine.history_["sweep"]) == 0
-    sets = machine.history_["working_sets"]
+    sets = machine.working_set_history_
     assert sets["objective"][-1] > 0
     assert np.isnan(sets["best_gap"]).all()
     assert machine.certificate_["sampled_duality_gap"] > 0
@@ -114,7 +124,7 @@ def test_of_very_many_working_sets_some_are_kept():
     for number in range(3 * MOST_OF_SETS):
         for gap in (2.0, 1.0):
             history(Solving(10, number, gap, working_set=number))
-    sets = history.arrays()["working_sets"]
+    sets = history.arrays()[1]
     assert MOST_OF_SETS / 2 <= len(sets["gap"]) <= MOST_OF_SETS
     assert (sets["gap"] == 1.0).all()
     assert sets["working_set"][-1] == 3 * MOST_OF_SETS - 1

@@ -1,5 +1,8 @@
 """The parts of small problems against slow and obvious versions of them."""
 
+import itertools
+from unittest import mock
+
 import naive
 import numpy as np
 import pytest
@@ -11,8 +14,9 @@ from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuClassification, NuRegression, OneClass
 from bigsvm.kernels import RBF, Linear, Polynomial, Precomputed, Sigmoid
 from bigsvm.small import solve
-from bigsvm.small.certify import certify
+from bigsvm.small.certify import certify, certify_functions
 from bigsvm.small.kernel import kernel_matrix
+from bigsvm.small.pairs import compressed, pairs_of
 from bigsvm.small.solve import alpha_of
 
 KERNELS = [
@@ -113,6 +117,45 @@ def test_gaps_are_those_of_our_own_solver(kind, seed, tol):
     assert found.standing.n_bounded == expected.n_bounded
     assert found.standing.gap <= max(before.gap, 1e-9)
     assert found.standing.objective >= before.objective - 1e-9
+
+
+@pytest.mark.parametrize("kind", ["c-svc", "nu-svc"])
+@given(seed=st.integers(0, 2**20), k=st.integers(2, 5), most_free=st.sampled_from([2, 128]))
+def test_pairs_together_have_the_gaps_of_each_alone(kind, seed, k, most_free):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(8 * k, 60))
+    matrix = kernel_matrix(RBF(gamma=0.5), rng.standard_normal((n, 3)), None)
+    codes, weights = rng.permutation(n) % k, rng.choice([0.5, 1.0, 2.0], n)
+    nu, C = (0.1, 1.0) if kind == "nu-svc" else (None, 2.0)
+    parameters = Parameters(kind, 1e-3)
+    parameters.nu = nu
+    solved = solve.solve(parameters, matrix, codes, weights)
+    variables, at, n_rows = pairs_of(solved, codes, C * weights, nu)
+    with mock.patch("bigsvm.small.certify.MOST_FREE", most_free):
+        point = certify_functions(variables, matrix, at, tol=1e-3)
+    coefficients = variables.coefficients(point.at)
+    np.testing.assert_array_equal(compressed(coefficients).toarray(), coefficients)
+    for pair, (first, second) in enumerate(itertools.combinations(range(k), 2)):
+        rows = np.flatnonzero((codes == first) | (codes == second))
+        assert len(rows) == n_rows[pair]
+        assert not np.delete(coefficients[:, pair], rows).any()
+        sign = np.where(codes[rows] == second, 1, -1).astype(np.int8)
+        chosen = {"nu": nu} if nu else {"C": C}
+        problem = (NuClassification if nu else CSVC)(
+            sign=sign, sample_weight=weights[rows], **chosen
+        )
+        dual, alpha = BoxDual(problem), coefficients[rows, pair]
+        assert dual.infeasible(alpha) == ""
+        outputs = matrix[np.ix_(rows, rows)] @ alpha
+        np.testing.assert_allclose(point.outputs[rows, pair], outputs, atol=1e-9)
+        expected, standing = dual.optimality(alpha, outputs), point.standings[pair]
+        assert standing.gap <= 1e-3
+        for name in ("gap", "objective", "duality_gap", "thresholds"):
+            np.testing.assert_allclose(
+                getattr(standing, name), getattr(expected, name), rtol=1e-9, atol=1e-9
+            )
+        for name in ("n_support", "n_bounded", "n_free"):
+            assert getattr(standing, name) == getattr(expected, name)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -45,7 +45,6 @@ def test_what_libsvm_solves_is_small(formulation):
         {"checkpoint_copy": "s3://bucket/run"},
         {"selection": "hmg"},
         {"working_set": "all"},
-        {"shrinking": True},
         {"rows_at_once": 4},
         {"disk_cache": "1GB"},
         {"kernel_rows": 10},

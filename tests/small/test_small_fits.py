@@ -9,11 +9,16 @@ import pytest
 import scipy.sparse as sp
 from command_line import run_here
 from sklearn import svm
-from sklearn.datasets import load_iris, make_classification, make_regression
+from sklearn.datasets import load_iris, make_classification, make_moons, make_regression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigsvm
+from bigsvm.data.in_memory import ArrayRows
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.fit.advice import advised, sample_of
+from bigsvm.fit.problem import Given
+from bigsvm.parameters import TrainingParameters
+from bigsvm.training.events import Hooks
 
 PEERS = {
     "SVC": svm.SVC,
@@ -133,6 +138,23 @@ def test_attributes_are_scikit_learns(name, parameters, data):
     if y is not None and name in ("SVC", "NuSVC"):
         np.testing.assert_array_equal(ours.n_support_, peer.n_support_)
         np.testing.assert_array_equal(ours.predict(X), peer.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore::bigsvm.AdviceWarning")
+@pytest.mark.parametrize("C", [1e-4, 1.0, 100.0])
+@pytest.mark.parametrize("gamma", [1e-6, 0.5, 1e4])
+@pytest.mark.parametrize("rare", [None, 15])
+def test_advice_is_that_of_a_sample_that_is_always_looked_at(C, gamma, rare):
+    X, y = make_moons(300, noise=0.4, random_state=0)
+    if rare is not None:
+        kept = np.union1d(np.flatnonzero(y == 0), np.flatnonzero(y)[:rare])
+        X, y = X[kept], y[kept]
+    model = bigsvm.SVC(C=C, gamma=gamma).fit(X, y)
+    parameters = TrainingParameters(formulation="c-svc", C=C, gamma=gamma)
+    sample = sample_of(Given(ArrayRows(X), y, None, parameters, Hooks()))
+    expected = advised(model.model_, sample, parameters)
+    assert model.certificate_["solver"] == "libsvm"
+    assert model.certificate_["advice"] == expected.certificate["advice"]
 
 
 @pytest.mark.parametrize("name", ["SVC", "NuSVC", "OneClassSVM", "SVR", "NuSVR"])
