@@ -91,6 +91,7 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     import scipy.sparse as sp
 
     from bigsvm.estimators.svc import SVC
+    from bigsvm.working_sets.choice import DIRECT_ROWS
 
     random = np.random.default_rng(0)
     many, noise = (
@@ -106,6 +107,18 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     }.items():  # fmt: skip
         for machine, y in _machines(two, three, dense[:, 0]):
             yield f"{machine!r}, {name}", _fit(machine, X, y)
+    # More rows than take part at once: equal ones are looked for. Zeros and ones, and other whole
+    # numbers, are laid out as bytes.
+    large = random.normal(size=(DIRECT_ROWS + 1, 4)).round(3)
+    positive = sp.csr_matrix(np.maximum(large, 0.0))
+    kinds = {"dense": large, "sparse": positive, "0/1": positive.sign(), "whole": positive.ceil()}
+    for name, X in kinds.items():
+        for dtype in (np.float64, np.float32):
+            yield f"many rows, {name}", _fit(SVC(), X.astype(dtype), large[:, 0] > 0)
+    for name in ("0/1", "whole"):
+        signal = large[:_ROWS, 0]
+        for machine, y in _machines(signal > 0, np.digitize(signal, [-0.5, 0.5]), signal):
+            yield f"{machine!r}, {name}", _fit(machine, kinds[name][:_ROWS], y)
     yield "many support vectors", _fit(SVC(multiclass="ovr"), many, noise)
     for form in ("dense", "sparse"):
         yield f"text, {form}", _text(folder / form, dense if form == "dense" else sparse, two)
