@@ -219,8 +219,12 @@ class CoreSet:
         """Compute kernel rows of some points, (q,) with their rows, to ``out[slots]``."""
         first = 0
         for partners in self._partners():
-            # Not narrower than need be: Numba compiles again for arrays that are not contiguous.
-            self._tiles.evaluate(rows, partners, out[:, first:], slots=slots)
+            if first:  # Numba would compile again for a view that is not contiguous
+                part = np.empty((len(slots), partners.n), out.dtype)
+                self._tiles.evaluate(rows, partners, part)
+                out[slots, first : first + partners.n] = part
+            else:
+                self._tiles.evaluate(rows, partners, out, slots=slots)
             first += partners.n
         signs = self.points.signs[:first].astype(out.dtype)
         for t, slot in zip(points.tolist(), slots.tolist(), strict=True):
