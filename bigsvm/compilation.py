@@ -29,8 +29,26 @@ if TYPE_CHECKING:
 Decorated = Any
 """A function that Numba compiles; Numba has no types."""
 
-COMPILING = "compiling for this processor; this happens once, later runs load the code"
-"""What is shown and logged when a function is compiled."""
+PURPOSES = {
+    "climb": "steps of Crammer and Singer's dual",
+    "crammer_singer": "steps of Crammer and Singer's dual",
+    "csr": "sparse rows",
+    "duplicates": "equal rows",
+    "field_kernels": "kernels of fields",
+    "functions": "several functions",
+    "gram": "kernel values",
+    "products": "dense rows",
+    "records": "rows in a random order",
+    "row_choice": "working sets",
+    "sampled_steps": "sampled balls",
+    "small_pairs": "pairs of small classes",
+    "smo": "pair steps",
+    "text": "text",
+    "wide": "columns of sparse rows",
+}
+"""What the functions of each module of the core are for, in words of users."""
+FIRST_SECONDS = 10
+"""CPU seconds of a first fit, about: `tools/compilation.py` prints some below and some above."""
 
 _not_kept: list[str] = []
 """Why compiled code cannot be kept: the first reason that this process has met, if any."""
@@ -99,8 +117,9 @@ def compiled(function: Decorated = None, /, **options: object) -> Decorated:
     """Compile a function when it is first called, and keep its code.
 
     It does not hold the interpreter's lock. A division by zero gives what it gives in NumPy.
-    Options are those of ``numba.njit``, instead of or besides those of bigsvm. Without a function
-    the result is a decorator.
+    Options are those of ``numba.njit``, instead of or besides those of bigsvm; and `allocates`,
+    without which a function may neither make arrays nor return any: references to arrays are then
+    not counted, which is less to compile and to run. Without a function the result is a decorator.
     """
     return _decorated(function, options)
 
@@ -132,7 +151,8 @@ def _decorated(function: Decorated, options: dict[str, object]) -> Decorated:
     _fork_between_compilations()
     # The code that C would call is left out.
     chosen: dict[str, object] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-    chosen |= {"cache": True, **options}
+    chosen |= {"cache": True, "allocates": False, **options}
+    chosen["_nrt"] = chosen.pop("allocates")  # Numba's run time, which counts references
     is_kept = chosen.pop("cache") and not config.DISABLE_JIT
     made = njit(**chosen)(function)
     if is_kept:
@@ -242,13 +262,13 @@ def _listen() -> None:
         depth = 0
         pauses = False
 
-        def on_start(self, event: object) -> None:
+        def on_start(self, event: Decorated) -> None:
             if not self.depth and gc.isenabled():
                 gc.disable()
                 self.pauses = True
             self.depth += 1
             for counting in tuple(_counting):
-                counting.begin()
+                counting.begin(event.data["dispatcher"])
 
         def on_end(self, event: object) -> None:
             for counting in tuple(_counting):
@@ -290,16 +310,37 @@ class Compilations:
     cpu_seconds: float = 0.0
 
 
+def _begins(dispatcher: Decorated, folder: str | None) -> str:
+    """Say what is about to be compiled, about how long it takes, and where it is kept.
+
+    How many functions a run needs is known when it has ended. What is known before is how many have
+    code in the folder; some of it may be that of another version.
+    """
+    module = dispatcher.py_func.__module__.rpartition(".")[2]
+    what = f"compiling for this processor, first for {PURPOSES.get(module, module)}"
+    if folder is None:
+        return f"{what}; it is not kept"
+    try:
+        n = sum(name.endswith(".nbi") for name in os.listdir(folder))
+    except OSError:
+        n = 0  # the folder is made when the first function is kept
+    if n:
+        return f"{what}, some seconds; {folder} has {n} functions, and keeps what is compiled"
+    return f"{what}, about {FIRST_SECONDS} s of CPU time; it is kept in {folder}, which has none"
+
+
 class _Counting:
     """Counts what is compiled, function by function, each with those that it calls inside it."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self.counted, self._tell = Compilations(), tell
         self._depth, self._began = 0, (0.0, 0.0)
+        self._folder: str | None = None
 
-    def begin(self) -> None:
+    def begin(self, dispatcher: Decorated) -> None:
         if not self.counted.n_functions and not _not_kept:
-            self._tell()
+            self._folder = dispatcher.stats.cache_path
+            self._tell(_begins(dispatcher, self._folder))
         if not self._depth:
             self._began = time.monotonic(), time.process_time()
         self._depth += 1
@@ -311,12 +352,23 @@ class _Counting:
             self.counted.seconds += time.monotonic() - self._began[0]
             self.counted.cpu_seconds += time.process_time() - self._began[1]
 
+    def close(self) -> None:
+        """Say what has been compiled and where it is kept, if anything has been and is."""
+        n, seconds = self.counted.n_functions, self.counted.seconds
+        if self._folder is not None and not _not_kept:
+            functions = "1 function" if n == 1 else f"{n} functions"
+            self._tell(
+                f"compiled {functions} in {seconds:.1f} s; later runs load this from {self._folder}"
+            )
+
 
 @contextmanager
-def compilations(tell: Callable[[], None] = lambda: None) -> Iterator[Compilations]:
+def compilations(tell: Callable[[str], None] = lambda text: None) -> Iterator[Compilations]:
     """Count what is compiled in a block; the counts are up to date when it ends.
 
-    The thread that is about to compile the first function calls `tell`. Numba is not imported.
+    The thread that is about to compile the first function calls `tell` with a line about it, and
+    the end of the block with one about all of them; nothing is said if nothing is compiled. Numba
+    is not imported.
     """
     counting = _Counting(tell)
     _counting.append(counting)
@@ -324,3 +376,5 @@ def compilations(tell: Callable[[], None] = lambda: None) -> Iterator[Compilatio
         yield counting.counted
     finally:
         _counting.remove(counting)
+        if counting.counted.n_functions:
+            counting.close()

@@ -5,8 +5,10 @@ import os
 import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numba
+import numpy as np
 import pytest
 from command_line import REPOSITORY, error_of, libsvm_text, two_clouds
 
@@ -59,6 +61,57 @@ def test_decorators_take_options():
         compiled(cache=False, error_model="python")(lambda x, y: x / y)(1.0, 0.0)
     part = inlined(lambda x: x + 1, cache=False)
     assert compiled(lambda x: part(x), cache=False)(1) == 2
+
+
+def test_functions_that_do_not_say_so_make_no_arrays():
+    make = lambda n: np.zeros(n).sum()  # noqa: E731 (it is compiled twice)
+    assert compiled(make, cache=False, allocates=True)(3) == 0.0
+    with pytest.raises(numba.core.errors.NumbaError, match="Only accept returning of array"):
+        compiled(make, cache=False)(3)
+
+
+class TestWhatIsSaid:
+    def test_a_block_that_compiles_says_so_first_and_how_much_at_its_end(self, monkeypatch):
+        monkeypatch.setattr(compilation, "_not_kept", [])
+        part, said = inner(lambda x: x + 1, cache=False), []
+        whole = compiled(lambda x: 2 * part(x), cache=False)
+        kept = SimpleNamespace(cache_path="/kept")
+        monkeypatch.setattr(type(whole), "stats", property(lambda self: kept))
+        with compilations(said.append):
+            whole(1)
+        first, last = said
+        assert first.startswith("compiling for this processor, first for test_compilation, about")
+        assert last.startswith("compiled 2 functions in ")
+        assert last.endswith(" s; later runs load this from /kept")
+        with compilations(said.append):
+            whole(1)
+        assert len(said) == 2
+
+    def test_code_that_is_not_kept_is_no_promise(self):
+        said = []
+        with compilations(said.append):
+            compiled(lambda x: x + 1, cache=False)(1)
+        assert [line.partition("; ")[2] for line in said] == ["it is not kept"]
+
+    def test_the_folder_is_named_with_what_it_has(self, tmp_path):
+        def gram():
+            pass
+
+        gram.__module__ = "bigsvm.core.gram"
+        dispatcher, folder = SimpleNamespace(py_func=gram), tmp_path / "kept"
+        said = compilation._begins(dispatcher, str(folder))
+        assert "first for kernel values, about 10 s of CPU time" in said
+        assert f"it is kept in {folder}, which has none" in said
+        folder.mkdir()
+        for name in ("a.nbi", "b.nbi", "b.1.nbc"):
+            (folder / name).touch()
+        assert f"some seconds; {folder} has 2 functions" in compilation._begins(
+            dispatcher, str(folder)
+        )
+
+    def test_each_module_of_the_core_has_a_purpose(self):
+        modules = {path.stem for path in (REPOSITORY / "bigsvm" / "core").glob("[a-z]*.py")}
+        assert set(compilation.PURPOSES) == modules
 
 
 READ_ONLY = """
@@ -171,7 +224,7 @@ class TestCodeThatCannotBeKept:
         out, err = python(script, *words, cwd=tmp_path, NUMBA_CACHE_DIR="")
         assert "50, 6" in out
         assert err.count(f"bigsvm: warning: {NOT_KEPT}") == err.count(NOT_KEPT) == 1
-        assert "this happens once" not in err
+        assert "compiling for this processor" not in err
 
     @pytest.mark.slow
     def test_a_fit_says_so_once(self, tmp_path):

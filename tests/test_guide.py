@@ -2,20 +2,13 @@
 
 import json
 import os
-import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from support.guide import BLOCK, GUIDE, PAGE, REPOSITORY, follow_page
 
 from bigsvm.data.store import open_store
 from bigsvm.models import KernelExpansion
 
-REPOSITORY = Path(__file__).parents[1]
-PAGE = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-GUIDE = BLOCK.findall(PAGE)
 ONE_MODEL = BLOCK.findall(PAGE.partition("## Use a model elsewhere")[0])
 """From text to predictions and probabilities by one model; the whole guide takes minutes."""
 
@@ -23,34 +16,10 @@ ONE_MODEL = BLOCK.findall(PAGE.partition("## Use a model elsewhere")[0])
 @pytest.fixture(scope="module")
 def follow(tmp_path_factory):
     """Give a function that follows a page from beginning to end; it returns the folder."""
-    programs = tmp_path_factory.mktemp("bin")
-    command = programs / "bigsvm"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bigsvm "$@"\n')
-    command.chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": str(REPOSITORY),
-    }
 
     def run(blocks, name):
         place = tmp_path_factory.mktemp("page")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(place)
-            for kind, text in blocks:
-                if kind == "python":
-                    # Each block imports all it uses.
-                    exec(compile(text, name, "exec"), {"__name__": "__main__"})
-                    continue
-                ended = subprocess.run(
-                    ["bash", "-euo", "pipefail", "-c", text],
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    env=environment,
-                )
-                assert ended.returncode == 0, f"{text}\n{ended.stdout}\n{ended.stderr}"
-                assert "warning" not in ended.stderr.lower(), f"{text}\n{ended.stderr}"
+        follow_page(blocks, name, place, tmp_path_factory.mktemp("bin"))
         return place
 
     return run

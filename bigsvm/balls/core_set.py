@@ -219,8 +219,12 @@ class CoreSet:
         """Compute kernel rows of some points, (q,) with their rows, to ``out[slots]``."""
         first = 0
         for partners in self._partners():
-            part = out[:, first : first + partners.n]
-            self._tiles.evaluate(rows, partners, part, slots=slots)
+            if first:  # Numba would compile again for a view that is not contiguous
+                part = np.empty((len(slots), partners.n), out.dtype)
+                self._tiles.evaluate(rows, partners, part)
+                out[slots, first : first + partners.n] = part
+            else:
+                self._tiles.evaluate(rows, partners, out, slots=slots)
             first += partners.n
         signs = self.points.signs[:first].astype(out.dtype)
         for t, slot in zip(points.tolist(), slots.tolist(), strict=True):
@@ -232,9 +236,8 @@ class CoreSet:
 
     def _fetch(self, wanted: I8, rows: Rows) -> None:
         p, points, kept = len(self), self.points, self.kept
-        slots = np.array(
-            [steps.give_slot(points, kept, self.counters, int(t)) for t in wanted], np.int64
-        )
+        room = points.slots, kept.owner, kept.used, self.counters
+        slots = np.array([steps.give_slot(*room, int(t)) for t in wanted], np.int64)
         self._evaluate(wanted, rows, kept.values, slots)
         for slot in slots.tolist():
             kept.values[slot, p:] = 0
@@ -251,18 +254,17 @@ class CoreSet:
         )  # fmt: skip
         state.counters[1] = self.counters[steps.CLOCK]
         slots = np.full(max(p, state.alpha.shape[0]), -1, np.int32)
-        steps.complete_all(points, self.kept, p, slots)
-        rows: Any = self.kept.values
+        kept = self.kept
+        steps.complete_all(points.slots, kept.values, kept.length, p, slots)
+        rows: Any = kept.values
         while True:
             left = max_steps - int(state.counters[0])
-            status, row = self._dual.advance_on_simplex(
-                state, rows, slots, self.kept.used, tol, left
-            )
+            status, row = self._dual.advance_on_simplex(state, rows, slots, kept.used, tol, left)
             self.counters[steps.CLOCK] = state.counters[1]
             if status != smo.NEED_ROW:
                 break
             self.fetch(np.array([row]))
-            steps.complete_all(points, self.kept, p, slots)
+            steps.complete_all(points.slots, kept.values, kept.length, p, slots)
             state.counters[1] = self.counters[steps.CLOCK]
         points.weights[:p], points.gradient[:p] = state.alpha[:p], state.gradient[:p]
         return int(state.counters[0])
@@ -350,6 +352,7 @@ class FullCoreSet(CoreSet):
     def _kernel_rows(self, some: I8) -> Floats:
         """Take kernel rows of some points, (q, p), from those kept."""
         slots = np.empty(len(self), np.int32)
-        steps.complete_all(self.points, self.kept, len(self), slots)
-        kernel_rows: Floats = self.kept.values[slots[some], : len(self)]
+        kept = self.kept
+        steps.complete_all(self.points.slots, kept.values, kept.length, len(self), slots)
+        kernel_rows: Floats = kept.values[slots[some], : len(self)]
         return kernel_rows

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -92,7 +93,10 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     import scipy.sparse as sp
 
     from bigsvm.conversion.writing import DType
+    from bigsvm.data.statistics import FEW_ENTRIES, moments_of
+    from bigsvm.estimators.l2_svc import L2SVC
     from bigsvm.estimators.svc import SVC
+    from bigsvm.working_sets.choice import DIRECT_ROWS
 
     random = np.random.default_rng(0)
     many, noise = (
@@ -108,6 +112,24 @@ def _jobs(folder: Path) -> Iterator["Job"]:
     }.items():  # fmt: skip
         for machine, y in _machines(two, three, dense[:, 0]):
             yield f"{machine!r}, {name}", _fit(machine, X, y)
+    # More rows than take part at once: equal ones are looked for. Zeros and ones, and other whole
+    # numbers, are laid out as bytes.
+    large = random.normal(size=(DIRECT_ROWS + 1, 4)).round(3)
+    positive = sp.csr_matrix(np.maximum(large, 0.0))
+    kinds = {"dense": large, "sparse": positive, "0/1": positive.sign(), "whole": positive.ceil()}
+    for name, X in kinds.items():
+        for dtype in (np.float64, np.float32):
+            yield f"many rows, {name}", _fit(SVC(), X.astype(dtype), large[:, 0] > 0)
+    for name in ("0/1", "whole"):
+        signal = large[:_ROWS, 0]
+        for machine, y in _machines(signal > 0, np.digitize(signal, [-0.5, 0.5]), signal):
+            yield f"{machine!r}, {name}", _fit(machine, kinds[name][:_ROWS], y)
+    # Of few entries the moments are computed by NumPy; few samples need no rows in advance.
+    n = FEW_ENTRIES // _COLUMNS + 1
+    for dtype in (np.float64, np.float32):
+        full = sp.csr_matrix(np.ones((n, _COLUMNS), dtype))
+        yield "moments of sparse rows", partial(list, moments_of(full))
+    yield "balls of more rows", _fit(L2SVC(solver="cvm"), large, large[:, 0] > 0)
     yield "many support vectors", _fit(SVC(multiclass="ovr"), many, noise)
     for form in ("dense", "sparse"):
         yield f"text, {form}", _text(folder / form, dense if form == "dense" else sparse, two)

@@ -81,7 +81,7 @@ def _dot(a: F8, b: F8) -> float:
     return total
 
 
-@inner
+@inner(allocates=True)
 def _ascend(
     gram: F4, gradient: F8, room: B, tol: float, least: float, enough: float, work: int
 ) -> tuple[F8, int]:
@@ -130,7 +130,7 @@ def _go(gram: F4, gradient: F8, d: F8, most: float, product: F8) -> tuple[float,
     return length, length * (rise - 0.5 * length * curvature)
 
 
-@compiled
+@compiled(allocates=True)
 def climb(
     gram: F4, alpha: F8, upper: F8, gradient: F8, diagonal: float, tol: float, work: int
 ) -> None:

@@ -255,7 +255,7 @@ def _look(w: Watched) -> None:
         w.best[0, b], w.best[1, b] = of_rest, of_active
 
 
-@inner
+@inner(allocates=True)
 def _choose(s: RowProblem) -> float:
     """Watch the rows of largest ψ, of about equal ones the first; returns the largest."""
     w, violation = s.some, s.violation

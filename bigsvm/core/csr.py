@@ -67,7 +67,7 @@ def csr_absolute_norms(data: Floats, indptr: Integers, out: Floats) -> None:
             out[i] += abs(data[k])
 
 
-@compiled
+@compiled(allocates=True)
 def csr_take(
     data: Floats,
     indices: Integers,
@@ -91,7 +91,7 @@ def csr_take(
     return values, features, starts
 
 
-@compiled
+@compiled(allocates=True)
 def csr_take_centred(
     data: Floats,
     indices: Integers,

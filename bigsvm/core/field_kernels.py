@@ -128,7 +128,7 @@ def field_values(
                 row[j] = np.float64(row[j]) + offset
 
 
-@compiled
+@compiled(allocates=True)
 def field_diagonal(norms: Floats, code: int, gamma: float, offset: float) -> Floats:
     """k(a, a) plus an offset, (p,), of rows with these norms, with the bits of `field_values`."""
     values = norms.copy().reshape(norms.shape[0], 1)

@@ -840,7 +840,7 @@ def dense_span(
         _use(block, low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
 
 
-@compiled
+@compiled(allocates=True)
 def sparse_span(
     data: Floats,
     indices: Integers,
@@ -1032,7 +1032,7 @@ def _byte_products(
             row[j] += np.int32(sums[j])
 
 
-@compiled
+@compiled(allocates=True)
 def byte_span(
     data: Floats,
     indices: Integers,

@@ -27,7 +27,7 @@ PIECE_HEAD = 4
 _ONE = np.uint64(1)
 
 
-@compiled
+@compiled(allocates=True)
 def scatter(
     bucket: Places,
     head: Words,

@@ -42,7 +42,7 @@ def _best_of_block(score: F4, b: int) -> np.int32:
     return best
 
 
-@compiled
+@compiled(allocates=True)
 def most_wanted(score: F4, slots: I4, row: int, least: float, at_least: int, wanted: I8) -> int:
     """List the rows without a slot that are wanted most, `row` before all others.
 
@@ -78,7 +78,7 @@ def most_wanted(score: F4, slots: I4, row: int, least: float, at_least: int, wan
     return count
 
 
-@inner
+@inner(allocates=True)
 def _recent(used: I8, n_recent: int) -> int:
     """Find the stamp of the last `n_recent` uses; 0 where there are no more slots."""
     if used.shape[0] <= n_recent:
@@ -103,7 +103,7 @@ def count_quiet(used: I8, owner: I8, quiet: B, n_recent: int) -> int:
     return count
 
 
-@compiled
+@compiled(allocates=True)
 def give_up(used: I8, owner: I8, quiet: B, n_recent: int, slots: I8) -> None:
     """Choose slots whose rows give way: quiet ones, then the least recently used.
 

@@ -99,41 +99,51 @@ class Samples(NamedTuple):
     fresh_of: I4
 
 
+# A tuple of many arrays takes long to compile as an argument: what needs some of them takes those.
+NOT_OWN = np.bool_(False)
+"""No literal, for which Numba would compile again what it is given to."""
+
+
 @inner
-def _energy(points: Points, n_points: int) -> float:
+def _energy(weights: F8, gradient: F8, n_points: int) -> float:
     total = 0.0
     for t in range(n_points):
-        total -= points.weights[t] * points.gradient[t]
+        total -= weights[t] * gradient[t]
     return total
 
 
-@compiled
-def products_of(
-    points: Points, samples: Samples, span: tuple[int, int, int], own: bool, out: F8
-) -> None:
-    """Compute ``(K̃a)_i`` of some rows of the block; infinity of one that may not be a point.
-
-    The span is the number of points, the first row, and one past the last. Rows that are points
-    have a value if `own`, and infinity otherwise.
-    """
-    n_points, first, stop = span
-    out[:] = 0.0
-    size = stop - first
+@inner
+def _add_up(weights: F8, signs: F8, values: Floats, n_points: int, first: int, out: F8) -> None:
+    """Set ``out_k = Σ_t weights_t signs_t values_tr`` with r = first + k."""
+    # Unsigned indices: a pass over those that might count from the end is not vectorised.
+    start, size = np.uint64(first), np.uint64(out.shape[0])
+    for k in range(size):
+        out[k] = 0.0
     # Four rows a pass: otherwise most of the time goes into reading and writing the sums.
     fours = n_points // 4 * 4
     for t in range(0, fours, 4):
-        w0, w1 = points.weights[t] * points.signs[t], points.weights[t + 1] * points.signs[t + 1]
-        w2 = points.weights[t + 2] * points.signs[t + 2]
-        w3 = points.weights[t + 3] * points.signs[t + 3]
-        r0, r1 = samples.values[t, first:stop], samples.values[t + 1, first:stop]
-        r2, r3 = samples.values[t + 2, first:stop], samples.values[t + 3, first:stop]
+        w0, w1 = weights[t] * signs[t], weights[t + 1] * signs[t + 1]
+        w2, w3 = weights[t + 2] * signs[t + 2], weights[t + 3] * signs[t + 3]
+        r0, r1, r2, r3 = values[t], values[t + 1], values[t + 2], values[t + 3]
         for k in range(size):
-            out[k] = (((out[k] + w0 * r0[k]) + w1 * r1[k]) + w2 * r2[k]) + w3 * r3[k]
+            r = start + k
+            out[k] = (((out[k] + w0 * r0[r]) + w1 * r1[r]) + w2 * r2[r]) + w3 * r3[r]
     for t in range(fours, n_points):
-        w0, r0 = points.weights[t] * points.signs[t], samples.values[t, first:stop]
+        w0, r0 = weights[t] * signs[t], values[t]
         for k in range(size):
-            out[k] += w0 * r0[k]
-    for k in range(stop - first):
+            out[k] += w0 * r0[start + k]
+
+
+@inner
+def _products_of(
+    points: Points, samples: Samples, n_points: int, first: int, own: bool, out: F8
+) -> None:
+    """Compute ``(K̃a)_i`` of rows of the block from `first` on; infinity where it may be no point.
+
+    Rows that are points have a value if `own`, and infinity otherwise.
+    """
+    _add_up(points.weights, points.signs, samples.values, n_points, first, out)
+    for k in range(out.shape[0]):
         r = first + k
         if not samples.movable[r]:
             out[k] = np.inf
@@ -144,54 +154,58 @@ def products_of(
 
 
 @compiled
-def give_slot(points: Points, kept: KernelRows, counters: I8, t: int) -> int:
-    """Give point t a slot: a free one, or that used least recently; the caller fills it."""
-    slot = int(points.slots[t])
-    if slot < 0 and counters[FILLED] < kept.owner.shape[0]:
+def give_slot(slots: I4, owner: I4, used: I8, counters: I8, t: int) -> int:
+    """Give point t a slot: a free one, or that used least recently; the caller fills it.
+
+    `slots` are those of the points; `owner` and `used` are those of the kernel rows.
+    """
+    slot = int(slots[t])
+    if slot < 0 and counters[FILLED] < owner.shape[0]:
         slot = int(counters[FILLED])
         counters[FILLED] += 1
     elif slot < 0:
-        slot = int(np.argmin(kept.used))
-        if kept.owner[slot] >= 0:
-            points.slots[kept.owner[slot]] = -1
+        slot += 1  # 0; a literal would have another type
+        for s in range(used.shape[0]):
+            slot = s if used[s] < used[slot] else slot
+        if owner[slot] >= 0:
+            slots[owner[slot]] = -1
     counters[CLOCK] += 1
-    kept.used[slot] = counters[CLOCK]
-    kept.owner[slot], points.slots[t] = t, slot
+    used[slot] = counters[CLOCK]
+    owner[slot], slots[t] = t, slot
     return slot
 
 
 @compiled
-def complete(points: Points, kept: KernelRows, n_points: int, v: int) -> bool:
+def complete(slots: I4, values: Floats, length: I8, n_points: int, v: int) -> bool:
     """Complete the kernel row of point v; False if it has to be computed."""
-    slot = points.slots[v]
+    slot = slots[v]
     if slot < 0:
         return False
-    for t in range(kept.length[slot], n_points):
-        other = points.slots[t]
-        if other < 0 or kept.length[other] <= v:
+    for t in range(length[slot], n_points):
+        other = slots[t]
+        if other < 0 or length[other] <= v:
             return False
-        kept.values[slot, t] = kept.values[other, v]
-    kept.length[slot] = n_points
+        values[slot, t] = values[other, v]
+    length[slot] = n_points
     return True
 
 
 @compiled
-def complete_all(points: Points, kept: KernelRows, n_points: int, slots: I4) -> None:
+def complete_all(slots: I4, values: Floats, length: I8, n_points: int, out: I4) -> None:
     """Complete all kernel rows, and list their slots; -1 of those that have to be computed."""
     for v in range(n_points):
-        slots[v] = points.slots[v] if complete(points, kept, n_points, v) else -1
+        out[v] = slots[v] if complete(slots, values, length, n_points, v) else -1
 
 
 @compiled
-def next_farthest(points: Points, samples: Samples, counters: I8, size: int, out: I8) -> int:
+def next_farthest(points: Points, samples: Samples, counters: I8, products: F8, out: I8) -> int:
     """List rows whose kernel values with the block are likely to be needed next; returns how many.
 
     They are the row that is needed now and the farthest rows of the samples after it, as the centre
     is now, without those that are points or have their values already. `out`, (k,), is filled with
     one row of each of k samples at most; the other arguments are as for `run`.
     """
-    products = np.empty(size)
-    found = 0
+    found, size = 0, products.shape[0]
     first = counters[SAMPLE]
     if counters[FARTHEST] >= 0:
         out[0], found, first = counters[FARTHEST], 1, first + 1
@@ -199,8 +213,10 @@ def next_farthest(points: Points, samples: Samples, counters: I8, size: int, out
         if found == out.shape[0]:
             break
         begin = sample * size
-        products_of(points, samples, (counters[POINTS], begin, begin + size), False, products)
-        r = begin + np.argmin(products)
+        _products_of(points, samples, counters[POINTS], begin, NOT_OWN, products)
+        r = begin
+        for k in range(size):
+            r = begin + k if products[k] < products[r - begin] else r
         if products[r - begin] == np.inf or samples.fresh_of[r] >= 0:
             continue
         again = False
@@ -219,13 +235,14 @@ def _join(
     """Make row r of the block a point; returns its number."""
     p = int(counters[POINTS])
     c = samples.fresh_of[r]
-    samples.values[p, :] = samples.fresh[c, :]
+    for q in range(samples.row.shape[0]):
+        samples.values[p, q] = samples.fresh[c, q]
     sign = samples.signs[r]
     points.row[p], points.weights[p], points.gradient[p] = samples.row[r], 0.0, -product
     points.signs[p], points.ridge[p] = sign, samples.ridge[r]
     own = samples.fresh[c, r]
     points.diagonal[p] = own + samples.ridge[r]
-    slot = give_slot(points, kept, counters, p)
+    slot = give_slot(points.slots, kept.owner, kept.used, counters, p)
     for t in range(p):
         kept.values[slot, t] = samples.values[t, r]
         if sign * points.signs[t] < 0.0:
@@ -270,7 +287,7 @@ def run(
     kept: KernelRows,
     samples: Samples,
     counters: I8,
-    size: int,
+    products: F8,
     scale: tuple[float, float],
     solver: tuple[bool, bool],
     enough: int,
@@ -278,7 +295,7 @@ def run(
 ) -> tuple[int, int, float]:
     """Iterate until something is missing; see the codes above.
 
-    Points, kernel rows, samples of `size` rows and counters, (N_COUNTERS,), are changed in place.
+    Points, kernel rows, samples and counters, (N_COUNTERS,), are changed in place.
     If several rows are equally far, the one with the lowest number in the training set is taken.
 
     Returns a code; the row of the block or the point that something is needed of, or −1; and ``R −
@@ -286,6 +303,8 @@ def run(
 
     Parameters
     ----------
+    products : (size,) float64
+        Scratch, as long as a sample.
     scale : tuple of float
         ε + ε²/2, and D: a row is outside if ``R − (K̃a)_i`` is more than the product of the first
         with D − R.
@@ -298,26 +317,26 @@ def run(
     """
     share, largest = scale
     away, steps_follow = solver
+    size = products.shape[0]
     n_samples = samples.row.shape[0] // size
-    out = np.empty(size)
     gap = 0.0
     while counters[SAMPLE] < n_samples:
         if counters[STEPS] >= most_steps:
             return STEPS_SPENT, -1, gap
         p = counters[POINTS]
-        energy = _energy(points, p)
+        energy = _energy(points.weights, points.gradient, p)
         first = counters[SAMPLE] * size
         r = counters[FARTHEST]
         if r >= 0:
-            products_of(points, samples, (p, r, r + 1), steps_follow, out[:1])
-            product = out[0]
+            _products_of(points, samples, p, r, steps_follow, products[:1])
+            product = products[0]
         else:
-            products_of(points, samples, (p, first, first + size), steps_follow, out)
-            r, product = first, out[0]
+            _products_of(points, samples, p, first, steps_follow, products)
+            r, product = first, products[0]
             for k in range(1, size):
                 nearer_number = samples.row[first + k] < samples.row[r]
-                if out[k] < product or (out[k] == product and nearer_number):
-                    r, product = first + k, out[k]
+                if products[k] < product or (products[k] == product and nearer_number):
+                    r, product = first + k, products[k]
         gap = energy - product
         if not gap > share * max(largest - energy, 0.0):
             counters[SAMPLE] += 1
@@ -346,7 +365,7 @@ def run(
             v = _join(points, kept, samples, counters, r, product)
             p = counters[POINTS]
         if steps_follow:
-            if not complete(points, kept, p, v):
+            if not complete(points.slots, kept.values, kept.length, p, v):
                 counters[FARTHEST] = r
                 return NEED_ROW, v, gap
             counters[CLOCK] += 1

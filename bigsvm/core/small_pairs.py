@@ -64,10 +64,10 @@ def begin(bounds: tuple[F8, F8], spans: I8, box: F8) -> None:
 
 
 @inner
-def _fill(alpha: F8, end: F8, total: float) -> None:
-    """Take the first variables from 0 to their end, until these add up to a total."""
+def _fill(alpha: F8, end: F8, start: int, stop: int, total: float) -> None:
+    """Take variables from `start` on from 0 to their end, until these add up to a total."""
     left = total
-    for t in range(alpha.shape[0]):
+    for t in range(start, stop):
         room = abs(end[t])
         if room >= left:
             alpha[t] = left if end[t] > 0 else -left
@@ -95,18 +95,17 @@ def begin_nu(bounds: tuple[F8, F8], spans: I8, nu: float, box: F8, alpha: F8) ->
             box[p, UPPER, t] = bounds[1][spans[p, 2] + t - first]
             positive += box[p, UPPER, t]
         each = min(0.5 * nu * (negative + positive), negative, positive)
-        _fill(alpha[p, :first], box[p, LOWER, :first], each)
-        _fill(alpha[p, first:m], box[p, UPPER, first:m], each)
+        _fill(alpha[p], box[p, LOWER], first - first, first, each)  # no literal 0
+        _fill(alpha[p], box[p, UPPER], first, m, each)
 
 
 @inner
-def _kernel_values(grams: Grams, span: Span, rows: I8) -> F8:
-    """Copy the kernel values among some rows of a pair, in ascending order."""
+def _kernel_values(grams: Grams, span: Span, rows: I8, values: F8) -> None:
+    """Copy the kernel values among some rows of a pair, in ascending order, to values (n, n)."""
     first, cross, second = grams
     a, b, c, _ = span
-    n, m = rows.shape[0], b - a
-    values = np.empty((n, n))
-    for i in range(n):
+    m = b - a
+    for i in range(values.shape[0]):
         s = rows[i]
         for j in range(i + 1):
             t = rows[j]
@@ -117,14 +116,18 @@ def _kernel_values(grams: Grams, span: Span, rows: I8) -> F8:
             else:
                 value = second[c + s - m, c + t - m]
             values[i, j] = values[j, i] = value
-    return values
+
+
+# A view of a part of an array takes longer to compile than two numbers that say which part it is.
 
 
 @inner
-def _extremes(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[int, int]:
-    """Find (argmax_up g, argmin_low g), the first of equals; −1 where the set is empty."""
+def _extremes(
+    alpha: F8, gradient: F8, lower: F8, upper: F8, start: int, stop: int
+) -> tuple[int, int]:
+    """Find (argmax_up g, argmin_low g) of some variables, the first of equals; −1 if none."""
     i = j = -1
-    for t in range(alpha.shape[0]):
+    for t in range(start, stop):
         if alpha[t] < upper[t] and (i < 0 or gradient[t] > gradient[i]):
             i = t
         if alpha[t] > lower[t] and (j < 0 or gradient[t] < gradient[j]):
@@ -133,11 +136,13 @@ def _extremes(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[int, int]:
 
 
 @inner
-def _stands_in(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[float, float]:
+def _stands_in(
+    alpha: F8, gradient: F8, lower: F8, upper: F8, start: int, stop: int
+) -> tuple[float, float]:
     """Compute the gap and the threshold of a group."""
-    i, j = _extremes(alpha, gradient, lower, upper)
+    i, j = _extremes(alpha, gradient, lower, upper, start, stop)
     total, count = 0.0, 0
-    for t in range(alpha.shape[0]):
+    for t in range(start, stop):
         if lower[t] < alpha[t] < upper[t]:
             total += gradient[t]
             count += 1
@@ -152,77 +157,121 @@ def _stands_in(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[float, fl
 
 @inner
 def _stands(
-    alpha: F8, gradient: F8, lower: F8, upper: F8, split: int
+    alpha: F8, gradient: F8, lower: F8, upper: F8, split: int, m: int
 ) -> tuple[float, float, float]:
     """Compute the gap of a point and the thresholds of both groups; the second begins at `split`.
 
     If there is one group, which ends at `split`, both thresholds are the same.
     """
-    gap, threshold = _stands_in(alpha[:split], gradient[:split], lower[:split], upper[:split])
-    if split == alpha.shape[0]:
+    start = split - split  # a literal 0 would have another type
+    gap, threshold = _stands_in(alpha, gradient, lower, upper, start, split)
+    if split == m:
         return gap, threshold, threshold
-    other, second = _stands_in(alpha[split:], gradient[split:], lower[split:], upper[split:])
+    other, second = _stands_in(alpha, gradient, lower, upper, split, m)
     return max(gap, other), threshold, second
 
 
 @inner
-def _worst(alpha: F8, gradient: F8, lower: F8, upper: F8, split: int) -> tuple[int, int]:
+def _worst(alpha: F8, gradient: F8, lower: F8, upper: F8, split: int, m: int) -> tuple[int, int]:
     """Find the extremes of the group where they are farther apart."""
-    i, j = _extremes(alpha[:split], gradient[:split], lower[:split], upper[:split])
-    if split < alpha.shape[0]:
-        a, b = _extremes(alpha[split:], gradient[split:], lower[split:], upper[split:])
+    start = split - split
+    i, j = _extremes(alpha, gradient, lower, upper, start, split)
+    if split < m:
+        a, b = _extremes(alpha, gradient, lower, upper, split, m)
         if a >= 0 and b >= 0:
-            gap = gradient[split + a] - gradient[split + b]
+            gap = gradient[a] - gradient[b]
             if i < 0 or j < 0 or gap > gradient[i] - gradient[j]:
-                return split + a, split + b
+                return a, b
     return i, j
 
 
 @inner
-def _renew(grams: Grams, span: Span, linear: F8, alpha: F8, gradient: F8) -> None:
-    """Compute the gradient from alpha."""
+def _renew(grams: Grams, span: Span, linear: F8, alpha: F8, gradient: F8, nonzero: I8) -> None:
+    """Compute the gradient from alpha; `nonzero` (m,) is scratch."""
     first, cross, second = grams
     a, b, c, d = span
-    m = b - a
-    for t in range(alpha.shape[0]):
+    n, p = b - a, d - c
+    for t in range(n + p):
         gradient[t] = linear[t]
-    _subtract_rows(first[a:b, a:b], alpha[:m], gradient[:m])
-    _subtract_columns(cross[a:b, c:d], alpha[m:], gradient[:m])
-    _subtract_rows(cross[a:b, c:d], alpha[:m], gradient[m:])
-    _subtract_rows(second[c:d, c:d], alpha[m:], gradient[m:])
+    start = n - n
+    q = _list_nonzero(alpha, start, n, nonzero)
+    _subtract_rows(first, a, a, alpha, start, nonzero, q, gradient, start, n)
+    _subtract_rows(cross, a, c, alpha, start, nonzero, q, gradient, n, p)
+    q = _list_nonzero(alpha, n, p, nonzero)
+    _subtract_columns(cross, a, c, alpha, n, nonzero, q, gradient, start, n)
+    _subtract_rows(second, c, c, alpha, n, nonzero, q, gradient, n, p)
 
 
 @inner
-def _subtract_rows(gram: F8, alpha: F8, gradient: F8) -> None:
-    """Subtract ``gramᵀ alpha``: four rows at once, so that the gradient is read once for them."""
-    rows = np.flatnonzero(alpha)
-    n = rows.shape[0] - rows.shape[0] % 4
+def _list_nonzero(alpha: F8, first: int, n: int, places: I8) -> int:
+    """List the variables of a class that are not 0, beginning with 0; returns how many."""
+    count = 0
+    for t in range(n):
+        if alpha[first + t] != 0.0:
+            places[count] = t
+            count += 1
+    return count
+
+
+@inner
+def _subtract_rows(
+    gram: F8,
+    top: int,
+    left: int,
+    alpha: F8,
+    first: int,
+    places: I8,
+    count: int,
+    gradient: F8,
+    at: int,
+    size: int,
+) -> None:
+    """Subtract ``gramᵀ alpha`` from `size` gradients: four rows at once, which are read once then.
+
+    Rows and columns of a class begin at `top` and `left`, its variables at `first`; `count` of its
+    variables, at `places`, are not 0. The gradients begin at `at`.
+    """
+    # Unsigned indices: a pass over those that might count from the end is not vectorised.
+    to, of, n = np.uint64(at), np.uint64(left), count - count % 4
     for k in range(0, n, 4):
-        r0, r1, r2, r3 = gram[rows[k]], gram[rows[k + 1]], gram[rows[k + 2]], gram[rows[k + 3]]
-        a0, a1, a2, a3 = alpha[rows[k]], alpha[rows[k + 1]], alpha[rows[k + 2]], alpha[rows[k + 3]]
-        for t in range(gradient.shape[0]):
-            gradient[t] -= (a0 * r0[t] + a1 * r1[t]) + (a2 * r2[t] + a3 * r3[t])
-    for k in range(n, rows.shape[0]):
-        row, factor = gram[rows[k]], alpha[rows[k]]
-        for t in range(gradient.shape[0]):
-            gradient[t] -= factor * row[t]
+        p0, p1, p2, p3 = places[k], places[k + 1], places[k + 2], places[k + 3]
+        r0, r1, r2, r3 = gram[top + p0], gram[top + p1], gram[top + p2], gram[top + p3]
+        a0, a1, a2, a3 = alpha[first + p0], alpha[first + p1], alpha[first + p2], alpha[first + p3]
+        for t in range(np.uint64(size)):
+            s = of + t
+            gradient[to + t] -= (a0 * r0[s] + a1 * r1[s]) + (a2 * r2[s] + a3 * r3[s])
+    for k in range(n, count):
+        row, factor = gram[top + places[k]], alpha[first + places[k]]
+        for t in range(np.uint64(size)):
+            gradient[to + t] -= factor * row[of + t]
 
 
 @inner
-def _subtract_columns(gram: F8, alpha: F8, gradient: F8) -> None:
-    """Subtract ``gram alpha`` row by row, as columns are far apart in memory."""
-    columns = np.flatnonzero(alpha)
-    n = columns.shape[0] - columns.shape[0] % 4
-    for t in range(gradient.shape[0]):
-        row, s0, s1, s2, s3 = gram[t], 0.0, 0.0, 0.0, 0.0
+def _subtract_columns(
+    gram: F8,
+    top: int,
+    left: int,
+    alpha: F8,
+    first: int,
+    places: I8,
+    count: int,
+    gradient: F8,
+    at: int,
+    size: int,
+) -> None:
+    """Subtract ``gram alpha`` row by row, as columns are far apart in memory; see above."""
+    n = count - count % 4
+    for t in range(size):
+        row, s0, s1, s2, s3 = gram[top + t], 0.0, 0.0, 0.0, 0.0
         for k in range(0, n, 4):
-            s0 += alpha[columns[k]] * row[columns[k]]
-            s1 += alpha[columns[k + 1]] * row[columns[k + 1]]
-            s2 += alpha[columns[k + 2]] * row[columns[k + 2]]
-            s3 += alpha[columns[k + 3]] * row[columns[k + 3]]
-        for k in range(n, columns.shape[0]):
-            s0 += alpha[columns[k]] * row[columns[k]]
-        gradient[t] -= (s0 + s1) + (s2 + s3)
+            p0, p1, p2, p3 = places[k], places[k + 1], places[k + 2], places[k + 3]
+            s0 += alpha[first + p0] * row[left + p0]
+            s1 += alpha[first + p1] * row[left + p1]
+            s2 += alpha[first + p2] * row[left + p2]
+            s3 += alpha[first + p3] * row[left + p3]
+        for k in range(n, count):
+            s0 += alpha[first + places[k]] * row[left + places[k]]
+        gradient[at + t] -= (s0 + s1) + (s2 + s3)
 
 
 @inner
@@ -266,33 +315,42 @@ def _solve(system: F8, right: F8) -> bool:
     return True
 
 
-@inner
-def _newton(gram: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, free: I8, split: int) -> bool:
+@inner(allocates=True)
+def _newton(
+    gram: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, free: I8, n: int, split: int
+) -> bool:
     """Go to where the gradients of a group's free variables agree, or to where the box ends.
 
-    False where neither moves anything.
+    The first n of `free` are these. False where neither moves anything.
     """
-    n, scale, n_first = free.shape[0], 0.0, 0
+    scale, n_first = 0.0, 0
     for a in range(n):
         scale = max(scale, gram[free[a], free[a]])
         n_first += free[a] < split
-    n_sums = 2 if 0 < n_first < n else 1
-    system, d = np.zeros((n + n_sums, n + n_sums)), np.zeros(n + n_sums)
+    size = n + 2 if 0 < n_first < n else n + 1
+    system = np.empty((size + 1, size))
+    d = system[size]
+    for a in range(size + 1):
+        for b in range(size):
+            system[a, b] = 0.0
     for a in range(n):
         for b in range(n):
             system[a, b] = gram[free[a], free[b]]
         system[a, a] += DAMPING * scale
-        total = n if a < n_first else n + n_sums - 1
+        total = n if a < n_first else size - 1
         system[a, total] = system[total, a] = scale
         d[a] = gradient[free[a]]
     if not _solve(system, d):
         return False
-    means = np.zeros(2)
+    mean, other = 0.0, 0.0
     for a in range(n):
-        means[int(a >= n_first)] += d[a] / (n_first if a < n_first else n - n_first)
+        if a < n_first:
+            mean += d[a] / n_first
+        else:
+            other += d[a] / (n - n_first)
     end, hit = 1.0, -1
     for a in range(n):
-        d[a] -= means[int(a >= n_first)]
+        d[a] -= mean if a < n_first else other
         t = free[a]
         room = upper[t] - alpha[t] if d[a] > 0 else alpha[t] - lower[t]
         if abs(d[a]) * end > room:
@@ -310,13 +368,26 @@ def _newton(gram: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, free: I8, s
 
 @inner
 def _polish(
-    gram: F8, linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int
+    gram: F8,
+    linear: F8,
+    alpha: F8,
+    gradient: F8,
+    lower: F8,
+    upper: F8,
+    split: int,
+    kept: F8,
+    free: I8,
 ) -> None:
-    """Solve for the free variables; free those that violate then, as long as that gains."""
+    """Solve for the free variables; free those that violate then, as long as that gains.
+
+    `kept` and `free`, (m,), are scratch.
+    """
     m = alpha.shape[0]
-    best, kept, free = np.inf, alpha.copy(), np.empty(m, np.int64)
+    best = np.inf
+    for t in range(m):
+        kept[t] = alpha[t]
     for _ in range(ROUNDS_PER_ROW * m):
-        i, j = _worst(alpha, gradient, lower, upper, split)
+        i, j = _worst(alpha, gradient, lower, upper, split, m)
         gap, largest = gradient[i] - gradient[j] if i >= 0 and j >= 0 else 0.0, 1.0
         for t in range(m):
             largest = max(largest, abs(gradient[t]))
@@ -335,12 +406,12 @@ def _polish(
             alpha[i] = upper[i] if at_i else alpha[i] + mu
             alpha[j] = lower[j] if at_j else alpha[j] - mu
             _renew_among(gram, linear, alpha, gradient)
-        n = 0
+        n = np.int64(0)  # no literal, as in `polish`
         for t in range(m):
             if lower[t] < alpha[t] < upper[t]:
                 free[n] = t
                 n += 1
-        if n > 1 and _newton(gram, alpha, gradient, lower, upper, free[:n], split):
+        if n > 1 and _newton(gram, alpha, gradient, lower, upper, free, n, split):
             _renew_among(gram, linear, alpha, gradient)
         elif not stepped:
             break
@@ -349,25 +420,34 @@ def _polish(
 
 
 @inner
-def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int, found: F8) -> None:
+def _tell(
+    linear: F8,
+    alpha: F8,
+    gradient: F8,
+    lower: F8,
+    upper: F8,
+    split: int,
+    m: int,
+    found: F8,
+) -> None:
     """Set what `certify` tells of a point."""
-    found[GAP], first, second = _stands(alpha, gradient, lower, upper, split)
+    found[GAP], first, second = _stands(alpha, gradient, lower, upper, split, m)
     linear_term = quadratic = slack = fixed = 0.0
-    for t in range(alpha.shape[0]):
+    for t in range(m):
         threshold = first if t < split else second
         linear_term += linear[t] * alpha[t]
         quadratic += alpha[t] * (linear[t] - gradient[t])
         excess = gradient[t] - threshold
         slack += max(excess, 0.0) * upper[t] + min(excess, 0.0) * lower[t]
         fixed += threshold * alpha[t]
-    if split < alpha.shape[0]:  # of one group it is 0
+    if split < m:  # of one group it is 0
         slack += fixed
     found[OBJECTIVE] = linear_term - 0.5 * quadratic
     found[DUALITY_GAP] = 0.5 * quadratic + slack - found[OBJECTIVE]
     found[THRESHOLD], found[THRESHOLD + 1] = first, second
 
 
-@compiled
+@compiled(allocates=True)
 def renew(
     grams: Grams, spans: I8, box: F8, alpha: F8, gradient: F8, reached: NDArray[np.bool_]
 ) -> None:
@@ -376,13 +456,13 @@ def renew(
     `gradient`, (p, ≥ m), is overwritten. The other arguments are as `bigsvm.core.smo.run_each` has
     them.
     """
+    nonzero = np.empty(alpha.shape[1], np.int64)
     for p in range(spans.shape[0]):
         if reached[p]:
-            span, m, _ = _parts_of(spans, p, 1)
-            _renew(grams, span, box[p, LINEAR, :m], alpha[p, :m], gradient[p, :m])
+            _renew(grams, _span_of(spans, p), box[p, LINEAR], alpha[p], gradient[p], nonzero)
 
 
-@compiled
+@compiled(allocates=True)
 def polish(
     grams: Grams,
     spans: I8,
@@ -398,16 +478,18 @@ def polish(
     The arguments are as `bigsvm.core.smo.run_each` has them. alpha and gradient, (p, ≥ m), are
     changed in place. Pairs that have not been solved (`reached`) are left as they are.
     """
+    near, free = np.empty(alpha.shape[1], np.int64), np.empty(alpha.shape[1], np.int64)
     for p in range(spans.shape[0]):
         if not reached[p]:
             continue
-        span, m, split = _parts_of(spans, p, n_groups)
-        linear, lower, upper = box[p, LINEAR, :m], box[p, LOWER, :m], box[p, UPPER, :m]
-        of_pair, gradient_of_pair = alpha[p, :m], gradient[p, :m]
-        gap, first, second = _stands(of_pair, gradient_of_pair, lower, upper, split)
+        span = _span_of(spans, p)
+        m, split = _parts_of(span, n_groups)
+        linear, lower, upper = box[p, LINEAR], box[p, LOWER], box[p, UPPER]
+        of_pair, gradient_of_pair = alpha[p], gradient[p]
+        gap, first, second = _stands(of_pair, gradient_of_pair, lower, upper, split, m)
         margin = 2.0 * max(tol, gap)
         # No literal 0, for which Numba would compile again what it is given to.
-        near, n, n_first = np.empty(m, np.int64), 0, np.int64(0)
+        n, n_first = 0, np.int64(0)
         for t in range(m):
             threshold = first if t < split else second
             if lower[t] < of_pair[t] < upper[t] or abs(gradient_of_pair[t] - threshold) <= margin:
@@ -416,7 +498,8 @@ def polish(
                 n_first += t < split
         if not 2 <= n <= MOST_POLISHED:
             continue
-        gram, own = _kernel_values(grams, span, near[:n]), np.empty((5, n))
+        gram, own, whole = np.empty((n, n)), np.empty((6, n)), np.empty((2, m))
+        _kernel_values(grams, span, near, gram)
         for a in range(n):
             t = near[a]
             own[0, a], own[1, a], own[2, a] = of_pair[t], lower[t], upper[t]
@@ -424,12 +507,14 @@ def polish(
         for a in range(n):
             for b in range(n):
                 own[4, b] += own[0, a] * gram[a, b]
-        _polish(gram, own[4], own[0], own[3], own[1], own[2], n_first)
-        better, renewed = of_pair.copy(), np.empty(m)
+        _polish(gram, own[4], own[0], own[3], own[1], own[2], n_first, own[5], free)
+        better, renewed = whole[0], whole[1]
+        for t in range(m):
+            better[t] = of_pair[t]
         for a in range(n):
             better[near[a]] = own[0, a]
-        _renew(grams, span, linear, better, renewed)
-        if _stands(better, renewed, lower, upper, split)[0] <= gap:
+        _renew(grams, span, linear, better, renewed, free)
+        if _stands(better, renewed, lower, upper, split, m)[0] <= gap:
             for t in range(m):
                 of_pair[t], gradient_of_pair[t] = better[t], renewed[t]
 
@@ -453,15 +538,20 @@ def certify(
     """
     for p in range(spans.shape[0]):
         if reached[p]:
-            _, m, split = _parts_of(spans, p, n_groups)
-            linear, lower, upper = box[p, LINEAR, :m], box[p, LOWER, :m], box[p, UPPER, :m]
-            _tell(linear, alpha[p, :m], gradient[p, :m], lower, upper, split, found[p])
+            m, split = _parts_of(_span_of(spans, p), n_groups)
+            linear, lower, upper = box[p, LINEAR], box[p, LOWER], box[p, UPPER]
+            _tell(linear, alpha[p], gradient[p], lower, upper, split, m, found[p])
             reached[p] = np.isfinite(found[p, OBJECTIVE]) and found[p, GAP] <= tol
 
 
 @inner
-def _parts_of(spans: I8, p: int, n_groups: int) -> tuple[Span, int, int]:
-    """Return the span of a pair, its number of rows, and where its second group begins."""
-    span = (spans[p, 0], spans[p, 1], spans[p, 2], spans[p, 3])
+def _span_of(spans: I8, p: int) -> Span:
+    """Where the rows of both classes of a pair begin and end."""
+    return spans[p, 0], spans[p, 1], spans[p, 2], spans[p, 3]
+
+
+@inner
+def _parts_of(span: Span, n_groups: int) -> tuple[int, int]:
+    """Return the number of rows of a pair, and where its second group begins."""
     m = span[1] - span[0] + span[3] - span[2]
-    return span, m, span[1] - span[0] if n_groups > 1 else m
+    return m, span[1] - span[0] if n_groups > 1 else m

@@ -820,7 +820,7 @@ def _kernel_row(grams: tuple[F8, F8, F8], span: tuple[int, int, int, int], t: in
         out[s] = 0
 
 
-@inner
+@inner(allocates=True)
 def _laid_out(
     grams: tuple[F8, F8, F8],
     span: tuple[int, int, int, int],
@@ -863,7 +863,7 @@ def _laid_out(
     return state
 
 
-@compiled
+@compiled(allocates=True)
 def run_each(
     grams: tuple[F8, F8, F8],
     spans: I8,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from bigsvm.callbacks import Callback, CheckpointCallback
-from bigsvm.compilation import COMPILING, compilations
+from bigsvm.compilation import compilations
 from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display, TrainingProgress, swept_text
 from bigsvm.report.time_spent import most_of_the_time
@@ -207,7 +207,7 @@ class FitWatch:
         with ExitStack() as stack:
             if self._display is not None:
                 stack.enter_context(self._display)
-            stack.enter_context(compilations(lambda: logger.info("%s", COMPILING)))
+            stack.enter_context(compilations(lambda text: logger.info("%s", text)))
             self._stack = stack.pop_all()
         return self
 

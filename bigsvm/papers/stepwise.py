@@ -32,7 +32,7 @@ from bigsvm.training.state import SearchState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bigsvm.arrays import I8
+    from bigsvm.arrays import F8, I8
     from bigsvm.balls.random_rows import RandomRows
     from bigsvm.budget import TrainingPlan
     from bigsvm.gram import KernelTiles
@@ -153,17 +153,17 @@ class StepwiseSearch(Search):
         stop_at = sys.maxsize
         if self.watch.counts_steps:
             stop_at = self.count.n_iter + self.watch.steps_left()
-        self._joined = len(core)
+        self._joined, products = len(core), np.empty(size)
         while True:
             with self.watch.timing("step"):
                 code, what, gap = steps.run(
-                    core.points, core.kept, block.samples, core.counters, size, scale,
+                    core.points, core.kept, block.samples, core.counters, products, scale,
                     (away, not self._is_exact), self._empty_samples, stop_at,
                 )  # fmt: skip
             self._gap, self.count.n_iter = max(gap, 0.0), int(core.counters[steps.STEPS])
             if code == steps.NEED_VALUES:
                 with self.watch.timing("row"):
-                    self._evaluate(block, size)
+                    self._evaluate(block, products)
             elif code == steps.NEED_ROW:
                 self._absorb(block)
                 with self.watch.timing("row"):
@@ -230,13 +230,14 @@ class StepwiseSearch(Search):
         self._n_fresh = 0
         return SampleBlock(samples, held, partners)
 
-    def _evaluate(self, block: SampleBlock, size: int) -> None:
+    def _evaluate(self, block: SampleBlock, products: F8) -> None:
         """Compute the kernel values of the next rows of the block with all of them."""
         samples, core = block.samples, self.core
-        left = len(samples.row) // size - int(core.counters[steps.SAMPLE])
+        left = len(samples.row) // len(products) - int(core.counters[steps.SAMPLE])
         n_free = len(samples.fresh) - self._n_fresh - left  # one of each sample may be needed
         wanted = np.empty(min(max(n_free, 1), AHEAD), np.int64)
-        wanted = wanted[: steps.next_farthest(core.points, samples, core.counters, size, wanted)]
+        n = steps.next_farthest(core.points, samples, core.counters, products, wanted)
+        wanted = wanted[:n]
         where = np.arange(self._n_fresh, self._n_fresh + len(wanted))
         base, places = block.rows
         self._tiles.evaluate(

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from bigsvm.budget import show_bytes
-from bigsvm.compilation import COMPILING, compilations
+from bigsvm.compilation import compilations
 from bigsvm.errors import shown
 from bigsvm.report.text import count, number, plural
 from bigsvm.report.time_left import TimeLeft
@@ -93,7 +93,7 @@ class Display:
         if self._takes_warnings:
             self._stack.enter_context(_warnings_to(self.warn))
         if not self._quiet:
-            self._stack.enter_context(compilations(lambda: self.line(COMPILING)))
+            self._stack.enter_context(compilations(self.line))
         if not self._quiet and is_watched():
             # Takes a tenth of a second to import, so only where it is used.
             from rich.console import Console

@@ -40,7 +40,8 @@ class Problem:
     def fetch(self, t):
         """Fill in the kernel row of a point."""
         p, points = int(self.counters[steps.POINTS]), self.points
-        slot = steps.give_slot(points, self.kept, self.counters, t)
+        kept = self.kept
+        slot = steps.give_slot(points.slots, kept.owner, kept.used, self.counters, t)
         among = np.ix_([points.row[t]], points.row[:p])
         signs = points.signs[t] * points.signs[:p]
         self.kept.values[slot, :p] = self.kernel[among] * signs
@@ -66,8 +67,8 @@ class Problem:
         self.asked = []
         while True:
             code, what, gap = steps.run(
-                self.points, self.kept, samples, self.counters, size, (tol, 4.0), (away, follow),
-                enough, most,
+                self.points, self.kept, samples, self.counters, np.empty(size), (tol, 4.0),
+                (away, follow), enough, most,
             )  # fmt: skip
             if code != steps.NEED_ROW:
                 return code, what, gap
@@ -167,7 +168,7 @@ def test_missing_kernel_values_are_requested_without_a_change_of_state():
     for part, was in zip(problem.points, before, strict=True):
         np.testing.assert_array_equal(part, was)
     wanted = np.empty(3, np.int64)
-    assert steps.next_farthest(problem.points, samples, problem.counters, 12, wanted) == 1
+    assert steps.next_farthest(problem.points, samples, problem.counters, np.empty(12), wanted) == 1
     assert wanted[0] == what
     samples.fresh_of[what] = 0
     samples.fresh[0] = problem.kernel[what]
@@ -182,7 +183,7 @@ def test_the_next_rows_are_the_farthest_of_their_samples():
     samples = problem.block(rows, evaluated=False)
     products = problem.K @ problem.weights()
     wanted = np.empty(24, np.int64)
-    found = steps.next_farthest(problem.points, samples, problem.counters, 4, wanted)
+    found = steps.next_farthest(problem.points, samples, problem.counters, np.empty(4), wanted)
     farthest = {min(sample, key=lambda t: products[t]) for sample in rows.reshape(-1, 4)}
     assert set(rows[wanted[:found]]) == farthest
     assert found == len(farthest)
@@ -217,9 +218,9 @@ def test_rows_are_completed_from_those_of_later_points():
         problem.fetch(t)
     problem.kept.values[problem.points.slots[0], 2] = 0
     problem.kept.length[problem.points.slots[0]] = 2
-    assert steps.complete(problem.points, problem.kept, 3, 0)
+    assert steps.complete(problem.points.slots, problem.kept.values, problem.kept.length, 3, 0)
     expected = problem.kernel[0, :3] * problem.signs[0] * problem.signs[:3]
     np.testing.assert_array_equal(problem.kept.values[problem.points.slots[0], :3], expected)
     problem.kept.length[problem.points.slots[0]] = 2
     problem.points.slots[2] = -1
-    assert not steps.complete(problem.points, problem.kept, 3, 0)
+    assert not steps.complete(problem.points.slots, problem.kept.values, problem.kept.length, 3, 0)

@@ -56,7 +56,7 @@ def test_other_names_are_refused(name):
         data_sets.data_set(name)
 
 
-@pytest.mark.parametrize("family", sorted({*data_sets.FAMILIES} - {*synthetic.TARGETS}))
+@pytest.mark.parametrize("family", sorted({*data_sets.FAMILIES} - {*synthetic.WHOLE}))
 def test_a_made_problem_is_the_same_each_time_and_begins_a_larger_one(family, monkeypatch):
     monkeypatch.setattr(synthetic, "BLOCK_ROWS", 50)
     data = data_sets.made(family, 120)
@@ -70,6 +70,14 @@ def test_a_made_problem_is_the_same_each_time_and_begins_a_larger_one(family, mo
         np.testing.assert_array_equal(fewer_x, x[:n_rows])
         np.testing.assert_array_equal(fewer_y, y[:n_rows])
         np.testing.assert_array_equal(data_sets.load(data, None, n_rows=n_rows)[0], fewer_x)
+
+
+def test_rows_of_words_are_sparse_and_of_length_1():
+    x, y = synthetic.make("words", 300, 50_000)
+    assert x.shape == (300, 50_000)
+    assert 60 < x.nnz / 300 < 81
+    np.testing.assert_allclose(np.sqrt(x.multiply(x).sum(axis=1)), 1, rtol=1e-5)
+    assert set(y) == {-1.0, 1.0}
 
 
 def test_labels_stay_as_they_are_where_no_class_is_the_positive_one(toy, tmp_path):
