@@ -1,4 +1,4 @@
-"""A ball from random samples, and the same with a certificate: what that costs, and is worth.
+"""A ball with and without a certificate: what that costs, and is worth.
 
 python examples/core_sets.py [FOLDER]
 """

@@ -6,8 +6,7 @@ and decimals. Words are labels, or become one-hot columns. The library is pyarro
 
 from __future__ import annotations
 
-import io
-import threading
+import re
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -236,8 +235,10 @@ def read(part: Part, batches: Iterator[Any]) -> Iterator[Any]:
         yield batch
 
 
-def _unreadable(name: str, error: Exception) -> DataError:
+def _unreadable(name: str, error: Exception, *, lines_before: int = 0) -> DataError:
+    """Say why a file cannot be read; Arrow counts the rows after the lines before."""
     text = " ".join(str(error).split())
+    text = re.sub(r"(?<=Row #)\d+", lambda row: str(int(row[0]) + lines_before), text)
     return DataError(f"{name}: cannot be read ({text}); check the file, or fetch it again")
 
 
@@ -354,75 +355,80 @@ def sliced(batch: Any, rows: int) -> Iterator[Any]:
         yield batch.slice(start, rows)
 
 
-class _Bytes(io.RawIOBase):
-    """A stream of decompressed bytes whose first ones have been read, for Arrow.
-
-    Arrow reads ahead in a thread of its own, which goes on for a while after an error.
-    """
-
-    def __init__(self, head: bytes, stream: ByteStream) -> None:
-        self._head, self._stream = memoryview(head), stream
-        self._reading, self._is_stopped = threading.Lock(), False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        target = memoryview(buffer).cast("B")
-        with self._reading:
-            if self._is_stopped:
-                return 0
-            if not self._head:
-                return self._stream.readinto(target)
-            piece = self._head[: len(target)]
-            self._head = self._head[len(target) :]
-            target[: len(piece)] = piece
-            return len(piece)
-
-    def stop(self) -> None:
-        """End the stream here, after the read that is under way."""
-        self._is_stopped = True
-        # A read of a pipe may never end.
-        if self._reading.acquire(timeout=1.0):
-            self._reading.release()
-
-
 @contextmanager
 def _csv(stream: ByteStream, asked: Columns, *, block: int) -> Iterator[Part]:
-    """Open CSV; types are those of the first block, in which whole numbers become float64."""
+    """Open CSV; types are those of the first block, in which whole numbers become float64.
+
+    Each block of whole lines is parsed by itself. A reader of Arrow would read ahead in a thread of
+    its own, which crashes now and then where a file is refused.
+    """
     import pyarrow as pa
     from pyarrow import csv
 
-    head = memoryview(bytearray(block))
-    head = head[: stream.readinto(head)]
-    sample = bytes(head)
-    is_whole = len(sample) < block
-    if not is_whole:
-        sample = sample[: sample.rfind(b"\n") + 1]
-    parse = csv.ParseOptions(delimiter=separator_of(sample.split(b"\n", 1)[0]))
-    options = csv.ReadOptions(use_threads=False, block_size=block)
-    source = _Bytes(bytes(head), stream)
-    try:
-        found = csv.read_csv(io.BytesIO(sample), read_options=options, parse_options=parse)
-        kinds = {field.name: _type_of_csv(field, asked) for field in found.schema}
-        reader = csv.open_csv(
-            pa.PythonFile(source, mode="r"),
-            read_options=options,
-            parse_options=parse,
-            convert_options=csv.ConvertOptions(column_types=kinds, strings_can_be_null=True),
+    blocks = _whole_lines(stream, block)
+    first = next(blocks, b"")
+    parse = csv.ParseOptions(delimiter=separator_of(first.split(b"\n", 1)[0]))
+
+    def table_of(text: bytes, names: list[str] | None = None, **types: Any) -> Any:
+        options = csv.ReadOptions(
+            use_threads=False, block_size=len(text) + 1, column_names=names or []
         )
+        return csv.read_csv(
+            pa.BufferReader(text), read_options=options, parse_options=parse, **types
+        )
+
+    try:
+        found = table_of(first).schema
+        kinds = {field.name: _type_of_csv(field, asked) for field in found}
+        types = csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
+        table = table_of(first, convert_options=types)
     except pa.ArrowException as error:
-        source.stop()
         raise _unreadable(stream.name, error) from error
 
     def batches(columns: list[str], rows: int) -> Iterator[Any]:
-        for batch in reader:
-            yield from sliced(_labels_of_text(batch.select(columns), asked.label), rows)
+        read, n_lines = table, first.count(b"\n")
+        while True:
+            for batch in read.to_batches():
+                yield from sliced(_labels_of_text(batch.select(columns), asked.label), rows)
+            while not (text := next(blocks, b"")).strip():
+                if not text:
+                    return
+                n_lines += text.count(b"\n")
+            try:
+                read = table_of(text, found.names, convert_options=types)
+            except pa.ArrowException as error:
+                raise _unreadable(stream.name, error, lines_before=n_lines) from error
+            n_lines += text.count(b"\n")
 
-    try:
-        yield Part(stream.name, reader.schema, batches)
-    finally:
-        source.stop()
+    yield Part(stream.name, table.schema, batches)
+
+
+def _whole_lines(stream: ByteStream, size: int) -> Iterator[bytes]:
+    """Yield the bytes of a stream in pieces of whole lines, of some `size` at most.
+
+    Raises
+    ------
+    DataError
+        A line is longer.
+    """
+    rest = b""
+    while True:
+        piece = memoryview(bytearray(size))
+        piece = piece[: stream.readinto(piece)]
+        if not piece:
+            break
+        text = rest + bytes(piece)
+        end = text.rfind(b"\n") + 1
+        if not end and len(text) > size:
+            raise DataError(
+                f"{stream.name}: a line has more than {size} bytes; check the file, or give more "
+                "memory"
+            )
+        rest = text[end:]
+        if end:
+            yield text[:end]
+    if rest:
+        yield rest
 
 
 def _type_of_csv(field: Any, asked: Columns) -> Any:

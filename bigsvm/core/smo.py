@@ -99,6 +99,14 @@ LEAST_BEND = 1e-4
 """Least curvature of a direction, relative to that of the pair: a smaller one is mostly rounding of
 `along` to float32."""
 
+LARGEST_WEIGHT = 1e8
+"""Most that a direction may have of a variable, of which a pair has 1: what float32 can hold of
+`along` would not be enough where boxes have no ends."""
+
+LARGEST_GAP = 1e30
+"""Difference of two gradients from which on steps have run away, as they may with float32 kernel
+values and boxes without ends; sums of such variables are still numbers in float32."""
+
 LOWEST, HIGHEST = np.int32(-(2**31)), np.int32(2**31 - 1)
 
 MVP, SECOND_ORDER, HMG, GAIN = 0, 1, 2, 3
@@ -550,6 +558,7 @@ def _move_gradient(
     """Do ``g −= μ d`` with ``d = Q_i − Q_j + turn · d``, and place what is at an end of its box."""
     gradient, up, low, up_best, low_best = s.gradient, s.up, s.low, s.up_best, s.low_best
     along, mu, share, is_kept = s.along, np.float32(step), np.float32(turn), s.moving[0] > 0
+    turns = turn != 0.0
     slot_i, slot_j = np.uint64(slots[_column(s.layout, i)]), np.uint64(slots[_column(s.layout, j)])
     for b in range(np.uint64(up_best.shape[0])):
         start = b * np.uint64(BLOCK)
@@ -561,7 +570,9 @@ def _move_gradient(
             # Two loops: of one over so many arrays LLVM cannot tell that they are apart.
             for k in range(np.uint64(BLOCK)):
                 difference = rows[slot_i, first + k] - rows[slot_j, first + k]
-                along[start + k] = share * along[start + k] + difference
+                # What is left of an earlier direction may not be finite.
+                before = share * along[start + k] if turns else np.float32(0.0)
+                along[start + k] = before + difference
             for k in range(np.uint64(BLOCK)):
                 t = start + k
                 change = mu * along[t]
@@ -652,13 +663,15 @@ def _move_along(s: PairState, i: int, j: int, k_ij: F) -> tuple[float, float]:
     for v in (i, j):
         n_both = _include(moving, weights, n_both, v)
     length = most = slope / bend if may else 0.0
+    largest = 0.0
     for k in range(1, 1 + n_both):
         member, weight = moving[k], turn * weights[k]
         weight = weight + 1.0 if member == i else weight
         weight = weight - 1.0 if member == j else weight
-        most = min(most, _reach(s, member, weight))
+        most, largest = min(most, _reach(s, member, weight)), max(largest, abs(weight))
     gain = most * (slope - 0.5 * bend * most)
-    moves = (most > 0.0) & (gain > alone * (slope - 0.5 * eta * alone))
+    moves = (most > 0.0) & (largest < LARGEST_WEIGHT)
+    moves &= gain > alone * (slope - 0.5 * eta * alone)
     for k in range(1, 1 + (n_both if moves else 0)):
         member, weight = moving[k], turn * weights[k]
         weight = weight + 1.0 if member == i else weight
@@ -721,6 +734,8 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
         while True:
             exact = counters[2] == 1
             i, j = exact_extremes(s)[:2] if exact else _extremes(s)
+            if i >= 0 and j >= 0 and not _gap(s, i, j) < LARGEST_GAP:
+                return STALLED, -1
             if i < 0 or j < 0 or _gap(s, i, j) <= tol:
                 counters[2] = 0 if exact else 1
                 if exact:

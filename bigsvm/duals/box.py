@@ -320,10 +320,11 @@ class BoxDual(Dual[Optimality]):
             near = rises & (gradient > extremes.min_low + limit)
             near |= falls & (gradient < extremes.max_up - limit)
             # A loss begins at the threshold, so rows at a bound on its wrong side decide the
-            # duality gap. What free rows change in it has a limit if C has.
+            # duality gap. What free rows change in it has a limit if C has, and is the next to
+            # nothing of which a sample tells the size, unless losses are squared.
             near |= rises & ~falls & (gradient > extremes.threshold - 2 * error)
             near |= falls & ~rises & (gradient < extremes.threshold + 2 * error)
-            has_limit = np.isfinite(part.upper - part.lower) | (np.asarray(part.ridge) > 0)
+            has_limit = np.isfinite(part.upper - part.lower) & (np.asarray(part.ridge) == 0)
             near |= rises & falls & ~has_limit
             chosen[part.start : part.stop] |= near
         return np.flatnonzero(chosen)

@@ -261,8 +261,8 @@ class Dual(ABC, Generic[StandingT]):
 
         They include every row that may violate by more than `tol`, or as much as any, and where
         there are thresholds, rows at a bound that may be on the wrong side of one, and free rows
-        whose loss has no limit. For a ball the array is empty if the gap is at most `tol` in any
-        case. alpha and outputs are those of all rows.
+        whose loss has no limit or is squared. For a ball the array is empty if the gap is at most
+        `tol` in any case. alpha and outputs are those of all rows.
         """
 
     def slopes(self, alpha: F8, outputs: F8, rows: I8, standing: StandingT) -> F8 | float:

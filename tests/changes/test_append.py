@@ -459,7 +459,7 @@ for n in killed_at_every_step(work, also=[(os, "link")], every=every):
 @pytest.mark.fault("leftovers")
 @pytest.mark.parametrize(
     ("every", "in_steps"),
-    [(9, "one"), *(pytest.param(1, steps, marks=pytest.mark.slow) for steps in ("one", "two"))],
+    [(8, "one"), *(pytest.param(1, steps, marks=pytest.mark.slow) for steps in ("one", "two"))],
 )
 def test_killed_at_any_step_the_store_is_the_old_one_or_the_new_one(
     small_chunks, tmp_path, every, in_steps

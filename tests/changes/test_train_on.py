@@ -194,7 +194,7 @@ def test_a_run_that_started_from_a_model_is_resumed(tmp_path):
     run_here("train", tmp_path / "s", tmp_path / "m", *TRAIN)
     bigsvm.append(tmp_path / "s", X[N:], y[N:])
     fresh = answer("train", tmp_path / "s", tmp_path / "m1", *TRAIN)
-    options = ("--start", tmp_path / "m", "--checkpoint", tmp_path / "run", "--max-iter", "100")
+    options = ("--start", tmp_path / "m", "--checkpoint", tmp_path / "run", "--max-iter", "20")
     stopped = answer("train", tmp_path / "s", tmp_path / "m2", *TRAIN, *options)
     assert not stopped["converged"]
     ended = answer("train", "--resume", tmp_path / "run", "--max-iter", "-1")

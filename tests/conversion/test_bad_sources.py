@@ -3,7 +3,7 @@
 import bz2
 import gzip
 import re
-import time
+import threading
 import tracemalloc
 from functools import partial
 
@@ -222,22 +222,25 @@ def test_a_bomb_of_csv(tmp_path):
 
 
 def test_no_thread_reads_on_after_an_error(tmp_path, monkeypatch):
-    """Arrow reads ahead in a thread of its own, which ends when the file is refused."""
+    """A reader of Arrow would read ahead in a thread of its own, which may crash the process."""
     path = tmp_path / "rows.csv"
     path.write_bytes(gzip.compress(b"a,target\n" + b"1" * (20 << 20)))
-    begun, ended = [], []
-    readinto = ByteStream.readinto
+    threads, readinto = set(), ByteStream.readinto
 
-    def slow(stream, target):
-        begun.append(1)
-        time.sleep(0.1)
-        n = readinto(stream, target)
-        ended.append(1)
-        return n
+    def read(stream, target):
+        threads.add(threading.get_ident())
+        return readinto(stream, target)
 
-    monkeypatch.setattr(ByteStream, "readinto", slow)
-    refused(path, tmp_path, memory="64MB")
-    assert len(begun) == len(ended) > 1
+    monkeypatch.setattr(ByteStream, "readinto", read)
+    assert "a line has more than" in refused(path, tmp_path, memory="64MB")
+    assert threads == {threading.get_ident()}
+
+
+def test_the_line_of_a_fault_in_a_later_block_of_csv_is_named(tmp_path):
+    path, lines = tmp_path / "rows.csv", ["a,target"] + ["1.5,1"] * 400_000
+    lines[300_000] = "1.5,1,7"
+    path.write_text("\n".join(lines))
+    assert "300001" in refused(path, tmp_path, memory="34MB")
 
 
 @pytest.mark.parametrize(

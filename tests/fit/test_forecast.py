@@ -86,7 +86,8 @@ def test_time_of_compiling_is_not_that_of_a_sample(monkeypatch):
     monkeypatch.setattr("bigsvm.compilation.time", clock)
 
     def compiling(*given, **named):
-        with event.trigger_event("numba:compile"):
+        function = SimpleNamespace(py_func=compiling, stats=SimpleNamespace(cache_path=None))
+        with event.trigger_event("numba:compile", data={"dispatcher": function}):
             seconds[0] += 1.0
         seconds[0] += 0.25
         return train_model(*given, **named)

@@ -255,7 +255,7 @@ class TestOutOfCore:
             train(*clouds(), **KINDS[kind])
         finally:
             gc.enable()
-        assert len(left) == 7  # one more to be checked
+        assert len(left) == 6
         assert all(reference() is None for reference in left)
 
     def test_coefficients_have_a_share_of_the_memory(self, monkeypatch):
@@ -308,7 +308,8 @@ def test_events_tell_which_pair_of_how_many():
     assert [event.done for event in told] == list(range(11))
     assert {(event.n_pairs, event.work) for event in told} == {(10, told[-1].work_done)}
     assert told[0].work_done == 0
-    assert (told[-1].objective, told[-1].gap) == (certificate["objective"], certificate["gap"])
+    assert told[-1].gap == certificate["gap"]
+    assert told[-1].objective == pytest.approx(certificate["objective"], rel=1e-12)
     assert told[-1].n_bounded == certificate["n_bounded"]
     assert 0 < told[0].seconds < told[-1].seconds <= certificate["seconds"]
     assert len(told) == len(seen) - 1

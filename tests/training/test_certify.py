@@ -262,9 +262,11 @@ def test_slopes_are_derivatives_of_the_duality_gap(formulation):
         assert (moved[1] - moved[0]) / 2e-6 == pytest.approx(slopes[row], abs=1e-4)
 
 
-def test_free_rows_whose_loss_has_no_limit_are_in_doubt(scattered):
+@pytest.mark.parametrize("problem", [CSVC, SquaredHingeSVC])
+def test_free_rows_whose_loss_has_no_limit_or_is_squared_are_in_doubt(scattered, problem):
     _, y, f, alpha, _ = scattered
-    found = BoxDual(CSVC(sign=y, C=np.inf)).doubtful(alpha, f, tol=1e-3, error=1e-6)
+    formulation = problem(sign=y, C=np.inf if problem is CSVC else 20.0)
+    found = BoxDual(formulation).doubtful(alpha, f, tol=1e-3, error=1e-6)
     assert set(np.flatnonzero(alpha)) <= set(found)
 
 
