@@ -103,9 +103,9 @@ LARGEST_WEIGHT = 1e8
 """Most that a direction may have of a variable, of which a pair has 1: what float32 can hold of
 `along` would not be enough where boxes have no ends."""
 
-LARGEST_GAP = 1e30
-"""Difference of two gradients from which on steps have run away, as they may with float32 kernel
-values and boxes without ends; sums of such variables are still numbers in float32."""
+LARGEST_ALPHA = 1e30
+"""Size of a variable from which on steps have run away, as they may with float32 kernel values and
+boxes without ends; sums over such variables are still numbers in float32."""
 
 LOWEST, HIGHEST = np.int32(-(2**31)), np.int32(2**31 - 1)
 
@@ -734,8 +734,6 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
         while True:
             exact = counters[2] == 1
             i, j = exact_extremes(s)[:2] if exact else _extremes(s)
-            if i >= 0 and j >= 0 and not _gap(s, i, j) < LARGEST_GAP:
-                return STALLED, -1
             if i < 0 or j < 0 or _gap(s, i, j) <= tol:
                 counters[2] = 0 if exact else 1
                 if exact:
@@ -762,6 +760,8 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
             a, b = _column(layout, i), _column(layout, j)
             if slots[a] < 0 or slots[b] < 0:
                 return NEED_ROW, a if slots[a] < 0 else b
+            if not max(abs(s.alpha[i]), abs(s.alpha[j])) < LARGEST_ALPHA:
+                return STALLED, -1
             mu, turn = 0.0, 0.0
             if by_curvature:
                 mu, turn = _move_along(s, i, j, rows[slots[a], b])
