@@ -71,7 +71,13 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(("left", "right"), ROWS, ids=[row[0] for row in ROWS])
+SEARCHES = [pytest.mark.slow]  # a search takes ten seconds
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [pytest.param(*row, id=row[0], marks=SEARCHES * ("easy.py" in row[0])) for row in ROWS],
+)
 def test_a_row_is_run_with_the_options_that_it_names(left, right, folder, tmp_path, monkeypatch):
     for name in folder.iterdir():
         (tmp_path / name.name).symlink_to(name)

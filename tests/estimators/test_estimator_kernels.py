@@ -311,6 +311,7 @@ def test_the_formula_of_a_class_derived_from_a_built_in_one_is_used(rows):
     np.testing.assert_allclose(ours.decision_function(X), peer.decision_function(X), atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_registry")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_model_says_that_its_kernel_computes_something_else_now(rows, n_classes, tmp_path):

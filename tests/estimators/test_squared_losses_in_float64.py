@@ -119,7 +119,8 @@ def test_weights_of_a_million():
         is_right(model, X, y, weights)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 def test_weights_of_a_million_that_float64_cannot_separate_end(seed):
     """Coefficients of 1e8 times kernel values of 5e4: outputs are off by about tol."""
     X, y = far(n=600, d=5, noise=0.7, seed=seed)

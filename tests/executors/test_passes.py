@@ -47,6 +47,7 @@ def test_a_reply_of_a_worker_that_was_refused_meanwhile_is_not_used():
     assert not under_way._flights
 
 
+@pytest.mark.slow
 def test_after_a_copy_to_a_worker_that_died_workers_can_be_retired(monkeypatch):
     distributed = pytest.importorskip("distributed")
     with contextlib.ExitStack() as stack:

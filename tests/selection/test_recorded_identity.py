@@ -231,6 +231,7 @@ def search_of_module(folder):
     return search.fit(X, Y).cv_results_["mean_fit_time"].tolist()
 
 
+@pytest.mark.slow
 def test_another_process_recognises_the_same_scorers_and_kernels(tmp_path):
     code = "import sys, test_recorded_identity as t; print(t.search_of_module(sys.argv[1]))"
     printed = [

@@ -139,6 +139,7 @@ def test_counts_what_a_store_takes(server):
     assert told["cpu_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_the_suite_counts_requests_and_passes(monkeypatch, tmp_path, capsys):
     """A tiny run ends with a table, and fails the limit of requests: its chunks are small."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
