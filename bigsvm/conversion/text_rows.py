@@ -1,4 +1,4 @@
-"""What is read of LIBSVM text, whoever parses it: rows, and counts of what there was."""
+"""Rows parsed from LIBSVM text, and counts of its lines, entries and comments."""
 
 from __future__ import annotations
 
