@@ -28,12 +28,14 @@ import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from tools.benchmarks.children import FIT_BEGAN, peak_so_far
 from tools.benchmarks.data import DataSet, data_folder, even_and_odd, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
@@ -212,6 +214,11 @@ def estimator(job: Job, **changed: Any) -> Any:  # noqa: ANN401 (an estimator of
     return getattr(module, parameters.pop("formulation", "SVC"))(**parameters)
 
 
+def own_solver() -> AbstractContextManager[None]:
+    """Have small problems solved by the compiled code that large ones need, which is so loaded."""
+    return mock.patch.dict(os.environ, BIGSVM_SMALL="never")
+
+
 def tiny(layout: str, n_columns: int, dtype: Any) -> tuple[Any, NDArray[np.float64]]:  # noqa: ANN401
     """Make a problem that compiles and loads what the real one needs."""
     import numpy as np
@@ -269,7 +276,8 @@ def fit(job: Job) -> dict[str, Any]:
     warnings.simplefilter("ignore")  # others warn of parameters that they will rename
     # scikit-learn converts to float64 whatever it is given; this does it outside the clock.
     dtype = np.dtype(np.float64 if job["who"] in ("sklearn", "libsvm") else np.float32)
-    estimator(job, C=1.0).fit(*tiny(job["layout"], job["n_columns"], dtype))
+    with own_solver():
+        estimator(job, C=1.0).fit(*tiny(job["layout"], job["n_columns"], dtype))
     x, y = rows_and_labels(job)
     if job["who"] in MODULES:
         x = x.astype(dtype, copy=False)
@@ -311,7 +319,8 @@ def train_and_test(
     x, y = read_rows(job), np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
     x = x.toarray() if dense and sp.issparse(x) else x
     few, most = few_of_each(y, tiny[0]), model.max_iter
-    model.set_params(max_iter=tiny[1]).fit(x[few], y[few])
+    with own_solver():
+        model.set_params(max_iter=tiny[1]).fit(x[few], y[few])
     model.set_params(max_iter=most)
     answer = timed(model, x, y)
     data = DataSet(job["name"], x.shape[1], positive=tuple(job["positive"]), n_made=job["n_made"])

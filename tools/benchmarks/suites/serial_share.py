@@ -115,12 +115,12 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     from bigsvm import SVC, AdviceWarning
     from bigsvm.core import smo
     from bigsvm.gram.spans import Team
-    from tools.benchmarks.contestants import TOL, read_rows, tiny
+    from tools.benchmarks.contestants import TOL, own_solver, read_rows, tiny
 
     x = read_rows(job)
     y = np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
     model = SVC(**job["parameters"], tol=TOL, n_jobs=THREADS[job["who"]])
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), own_solver():
         warnings.simplefilter("ignore", AdviceWarning)  # its labels are noise
         model.fit(*tiny(job["layout"], x.shape[1], np.float32))
     ledger = Ledger()
