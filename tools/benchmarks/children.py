@@ -42,13 +42,18 @@ COUNTED_ROUGHLY = 1.01
 
 
 def environment(threads: int, checkout: Path = REPOSITORY) -> dict[str, str]:
-    """Copy this process's environment; bigsvm of the checkout comes first, threads are set."""
+    """Copy this process's environment; bigsvm of the checkout comes first, threads are set.
+
+    Children keep bytecode, as an installed package does.
+    """
     path = os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH")]))
-    return {
+    kept = {
         **os.environ,
         "PYTHONPATH": path,
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
     }
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    return kept
 
 
 class Finished(NamedTuple):

@@ -89,7 +89,6 @@ def process_seconds(words: list[str], folder: str) -> float:
     """CPU seconds of a process that keeps its compiled code in a folder."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     kept = {**environment(1), "NUMBA_CACHE_DIR": folder}
-    kept.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     subprocess.run(words, check=True, env=kept, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
