@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 def _scores() -> list[str]:
     """Name all scores; only who completes such a name waits for scikit-learn."""
-    from bigsvm.selection.scores import all_names
+    from sklearn.metrics import get_scorer_names
 
-    return all_names()
+    from bigsvm.selection.scores import CONSISTENCY
+
+    return [*get_scorer_names(), CONSISTENCY]
 
 
 @dataclass(frozen=True)

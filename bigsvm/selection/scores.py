@@ -126,11 +126,6 @@ def metrics_of(scoring: Any, machine: KernelMachine) -> dict[str, str | None] | 
     return None if metric is None else {SCORE: metric}
 
 
-def all_names() -> list[str]:
-    """Name all scores."""
-    return [*get_scorer_names(), CONSISTENCY]
-
-
 def check_metrics(scoring: Any) -> None:
     """Refuse names that are no score, before any data are read.
 
@@ -142,7 +137,7 @@ def check_metrics(scoring: Any) -> None:
     if isinstance(scoring, dict):
         scoring = list(scoring.values())
     names = scoring if isinstance(scoring, list | tuple | set) else [scoring]
-    known = all_names()
+    known = [*get_scorer_names(), CONSISTENCY]
     for name in names:
         if isinstance(name, str) and name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
