@@ -119,6 +119,8 @@ class _InPanels(typer.core.TyperCommand):
     """A command whose help has its options under the headings of their panels."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (of Click)
+        from bigsvm.cli.panels import CLUSTER, panels_left_out
+
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -127,10 +129,13 @@ class _InPanels(typer.core.TyperCommand):
                 panel = getattr(parameter, "rich_help_panel", None)
                 panel = "Arguments" if is_argument else panel or "Options"
                 panels.setdefault(panel, []).append(record)
-        for heading in ("Cluster", "Options"):  # last, as few need them
+        for heading in (CLUSTER, "Options"):  # last, as few need them
             if heading in panels:
                 panels[heading] = panels.pop(heading)
+        left_out = panels_left_out(ctx)
         for heading, records in panels.items():
+            if heading in left_out:
+                continue
             with formatter.section(heading):
                 formatter.write_dl(records)
 

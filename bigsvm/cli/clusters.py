@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.options import OptionGroup, given, local
+from bigsvm.cli.panels import CLUSTER
 from bigsvm.errors import ClusterError, ParameterError
 from bigsvm.files import open_regular, parse_json
 
@@ -32,7 +33,7 @@ _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 class ClusterOptions(OptionGroup):
     """A cluster as the options of a command name it; none if all are None."""
 
-    panel = "Cluster"
+    panel = CLUSTER
     scheduler: str | None = given(
         None,
         "Have the workers of a Dask cluster compute the passes over the rows; this is its "

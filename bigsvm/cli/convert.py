@@ -48,6 +48,7 @@ class DType(StrEnum):
 class StoreOptions(ReadOptions):
     """How rows are read, and what a store is made of them like."""
 
+    panel = None  # as it is what the command is for
     shuffle: bool = given(
         True,
         "Put the rows in random order: training then starts from random samples that are cheap to "

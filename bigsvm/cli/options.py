@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 import typer
 
 from bigsvm.cli.failures import in_options
+from bigsvm.cli.panels import HELP_ALL, MOST_IN_HELP, TABLES
 from bigsvm.errors import ParameterError
 from bigsvm.files import is_url, local_path
 from bigsvm.parameters import FIELDS
@@ -82,7 +83,10 @@ class OptionGroup:
 
 
 def with_flat_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command that takes each option of its groups by itself, as Typer needs."""
+    """Make a command that takes each option of its groups by itself, as Typer needs.
+
+    If they are many, it also takes ``--help-all``, and its help leaves out those that few need.
+    """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, type[OptionGroup]] = {}
     flat: list[inspect.Parameter] = []
@@ -93,9 +97,12 @@ def with_flat_options(command: Callable[..., None]) -> Callable[..., None]:
             flat += kind.options()
         else:
             flat.append(argument)
+    if len(flat) > MOST_IN_HELP:
+        flat.append(HELP_ALL)
 
     @wraps(command)
     def called(**values: Any) -> None:  # noqa: ANN401 (of any option)
+        values.pop(HELP_ALL.name, None)
         for name, group in groups.items():
             values[name] = group(**{made.name: values.pop(made.name) for made in group.options()})
         command(**values)
@@ -151,6 +158,7 @@ ZeroBasedText = Annotated[
 class ColumnOptions(OptionGroup):
     """Which columns are read of files with named columns or arrays."""
 
+    panel: ClassVar[str | None] = TABLES
     label: str | None = given(
         None,
         "Of Parquet, Arrow, CSV, HDF5, h5ad, npy, npz and Zarr: the column or array of labels.",

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from bigsvm.selection.fits import FoldFits
 
 
+def _scores() -> list[str]:
+    """Name all scores; only who completes such a name waits for scikit-learn."""
+    from sklearn.metrics import get_scorer_names
+
+    from bigsvm.selection.scores import CONSISTENCY
+
+    return [*get_scorer_names(), CONSISTENCY]
+
+
 @dataclass(frozen=True)
 class FoldOptions(OptionGroup):
     """Options of the folds and their scores."""
@@ -43,8 +52,9 @@ class FoldOptions(OptionGroup):
     )  # fmt: skip
     scoring: list[str] | None = given(
         None, "A score of scikit-learn's, such as roc_auc; may be given several times.",
-        metavar="NAME", show_default="accuracy, or r2 and neg_mean_squared_error; consistency of "
-        "one-class without labels 1 and -1",
+        metavar="NAME", autocompletion=_scores,
+        show_default="accuracy, or r2 and neg_mean_squared_error; consistency of one-class without "
+        "labels 1 and -1",
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -25,10 +25,24 @@ if TYPE_CHECKING:
     from bigsvm.data.row_values import Order
 
 
+class _NoPartialFit:
+    """The attribute `partial_fit`, which estimators lack; the error says what there is instead."""
+
+    def __get__(self, estimator: object, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__!r} has no attribute 'partial_fit', as every row may change the whole "
+            "solution; give fit() all rows, in a store if memory does not hold them, and for more "
+            "rows use bigsvm.append(store, X, y) and fit again with warm_start=True"
+        )
+
+
 class TakesTrainingRows(SharedArguments):
     """An estimator that is given rows of any container, with labels and weights beside them."""
 
     _needs_y: ClassVar[bool] = True
+
+    # In the class, as __getattr__ would be called for every attribute that is looked for in vain.
+    partial_fit = _NoPartialFit()
 
     def _training_data(
         self,

@@ -8,6 +8,7 @@ import time
 import pytest
 from command_line import finish, libsvm_text, run_here, start, two_clouds
 
+from bigsvm.cli.panels import RARE
 from bigsvm.fit import forecast
 from bigsvm.training.sweep import Passes
 
@@ -74,9 +75,11 @@ def test_easy_logs_its_search_and_hands_questions_on(tmp_path):
     assert "--log log" in line
     log = tmp_path / "log"
     while not (log.exists() and "Solving" in log.read_text()):
+        assert easy.poll() is None
         time.sleep(0.05)
     easy.send_signal(signal.SIGUSR1)
     while "Checkpointed" not in log.read_text():
+        assert easy.poll() is None
         time.sleep(0.05)
     easy.send_signal(signal.SIGTERM)
     _, err = finish(easy, code=143)
@@ -104,15 +107,29 @@ def test_a_command_that_is_asked_says_where_it_is(command, data, tmp_path, monke
     assert ("checkpoint" in said) == (command != "plan")
 
 
+PANELS_BY = dict.fromkeys(("plan", "train", "cv", "search"), "--help-all")
+"""Commands with many options show all panels only if they are asked for them."""
+
+
 @pytest.mark.parametrize("command", PANELS)
 def test_help_is_by_panels(command):
     headings = [
         line.removesuffix(":")
-        for line in run_here(command, "--help").stdout.splitlines()
+        for line in run_here(command, PANELS_BY.get(command, "--help")).stdout.splitlines()
         if line.endswith(":") and not line.startswith(" ")
     ]
     assert [heading for heading in headings if heading in PANELS[command]] == PANELS[command]
     assert headings[-1] == "Options"
+
+
+@pytest.mark.parametrize("command", PANELS_BY)
+def test_help_leaves_out_what_few_need_and_names_it(command):
+    usual, everything = (run_here(command, word).stdout for word in ("--help", "--help-all"))
+    for heading in RARE:
+        assert f"\n{heading}:\n" not in usual
+        assert f"\n{heading}:\n" in everything
+        assert heading in " ".join(usual.split())
+    assert set(usual.split()) < set(everything.split())
 
 
 @pytest.mark.parametrize("command", ["cv", "search"])

@@ -194,6 +194,7 @@ class TestSignals:
         try:
             os.write(write, b"1 1:2\n-1 1:3\n")
             while not list(tmp_path.glob(".store.partial-*/lock")):
+                assert child.poll() is None
                 time.sleep(0.01)
             child.send_signal(signal.SIGTERM)
             out, err = finish(child, 143)
@@ -223,6 +224,7 @@ class TestSignals:
         child = start("train", "-", tmp_path / "model", "--cache-dir", cache, stdin=read)
         try:
             while not list(cache.glob("bigsvm-text-*/.data.zarr.partial-*/lock")):
+                assert child.poll() is None
                 time.sleep(0.01)
             child.send_signal(signal.SIGINT)
             finish(child, 130)

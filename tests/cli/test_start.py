@@ -65,6 +65,7 @@ finally:
             ("train --gamma ", ["scale", "auto", "mean-distance"]),
             ("search --formulation nu-s", ["nu-svc", "nu-svr"]),
             ("train --class-weight b", ["balanced"]),
+            ("cv --scoring roc_auc_ovr", ["roc_auc_ovr", "roc_auc_ovr_weighted"]),
             ("convert --layout ", ["auto", "dense", "sparse"]),
             ("sp", ["split"]),
         ],

@@ -25,6 +25,14 @@ def pair(name, **options):
 
 
 @pytest.mark.parametrize("name", SHARED)
+def test_partial_fit_is_lacking_and_the_error_names_what_to_do(name):
+    for lacks in (getattr(bigsvm, name), pair(name)[0]):
+        assert not hasattr(lacks, "partial_fit")
+    with pytest.raises(AttributeError, match=rf"'{name}' has no.*bigsvm\.append.*warm_start=True"):
+        pair(name)[0].partial_fit(X, Y)
+
+
+@pytest.mark.parametrize("name", SHARED)
 def test_attributes_of_a_fit_are_scikit_learns(name):
     ours, theirs = (each.fit(X, Y) for each in pair(name))
     assert (ours.fit_status_, ours.shape_fit_) == (theirs.fit_status_, theirs.shape_fit_)

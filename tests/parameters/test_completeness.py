@@ -96,7 +96,7 @@ def test_every_parameter_has_a_text_and_an_option():
 
 
 def test_the_help_of_training_has_every_option():
-    shown = run_here("train", "--help").stdout
+    shown = run_here("train", "--help-all").stdout
     for panel in PANELS:
         assert f"\n{panel}:\n" in shown
     with pytest.raises(AssertionError):

@@ -22,7 +22,8 @@ def values_of(file, name):
         import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
         for path in paths
     ]
-    return [vars(module)[name] for module in modules if name in vars(module)]
+    # Asked for by name, as vars() of a module that is run when it is used may still be empty.
+    return [getattr(module, name) for module in modules if hasattr(module, name)]
 
 
 def documented_constants(path):

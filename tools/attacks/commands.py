@@ -115,12 +115,16 @@ def commands() -> dict[str, list[Parameter]]:
 
 
 def _parameters(callback: Callable[..., None]) -> Iterator[Parameter]:
+    from bigsvm.cli.panels import HELP_ALL
+
     hints = typing.get_type_hints(callback, include_extras=True)
     for name, found in inspect.signature(callback).parameters.items():
         annotation = hints.get(name, found.annotation)  # options of the table have no hint
         if typing.get_origin(annotation) is not typing.Annotated:
             continue  # the context
         kind, info = typing.get_args(annotation)[:2]
+        if name == HELP_ALL.name:
+            continue  # a command does nothing else then
         kinds = [k for k in typing.get_args(kind) or (kind,) if k is not type(None)]
         flags = tuple(
             part
