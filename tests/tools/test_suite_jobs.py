@@ -21,6 +21,7 @@ from tools.benchmarks.data import data_set
 from tools.benchmarks.suites import (
     at_size,
     conversion,
+    own_kernels,
     parity,
     parse,
     reading,
@@ -146,6 +147,36 @@ def test_there_are_ten_kinds_of_runs():
     named = [case.data.name for case in serial_share.RUNS.values()]
     # Rows are prepared once for runs that come one after the other.
     assert len([1 for a, b in itertools.pairwise(named) if a != b]) == len(set(named)) - 1
+
+
+# Slow kernels.
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        pytest.param(own_kernels.COLD, marks=pytest.mark.slow),
+        own_kernels.ANOTHER_C,
+        pytest.param(own_kernels.RESUMED, marks=pytest.mark.slow),
+    ],
+)
+def test_rows_on_disk_save_kernel_values_of_a_slow_kernel_and_change_nothing(which, tmp_path):
+    contestants.prepare(
+        {"data": list(data_set("few-3000")), "folder": str(tmp_path), "labels": "",
+         "layouts": ["dense"], "distances": False, "stores": False}
+    )  # fmt: skip
+    parameters = {"C": 32.0, "gamma": 2.0, "run": which, "microseconds": 0.001}
+    job = {"name": "few-3000", "folder": str(tmp_path), "layout": "dense", "memory": "20MB",
+           "parameters": parameters}  # fmt: skip
+    without, with_tier = (
+        own_kernels.fit(job | {"who": who}) for who in own_kernels.SUITE.contestants
+    )
+    assert without["converged"]
+    assert without["objective"] == with_tier["objective"]
+    assert without["n_read"] == 0 < with_tier["n_read"]
+    if which != own_kernels.COLD:
+        assert with_tier["n_values"] < with_tier["n_alone"] < without["n_values"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
 # Parity.
