@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -118,6 +119,20 @@ def test_the_seconds_of_a_fit_are_divided(name, parameters, tmp_path):
     shared = found["seconds"] * (1 - found["serial"] / 100)
     saved = found["seconds"] - found["elapsed"]
     assert saved == pytest.approx(shared - shared / found["busy"])
+
+
+def test_the_seconds_of_steps_within_steps_are_counted_once():
+    ledger = Ledger()
+
+    def steps(n, *, deep):
+        until = time.thread_time() + 0.01
+        while time.thread_time() < until:
+            pass
+        return ledger.timed(steps)(n, deep=False) if deep else n
+
+    began = time.thread_time()
+    assert ledger.timed(steps)(3, deep=True) == 3
+    assert 0.02 <= ledger.phases["steps"] <= time.thread_time() - began
 
 
 def test_what_a_device_is_sent_and_returns_is_counted():

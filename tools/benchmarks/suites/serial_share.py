@@ -170,9 +170,9 @@ class Ledger:
     def timed(self, take_steps: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap what takes steps."""
 
-        def timed(*arguments: object) -> Any:  # noqa: ANN401 (what it wraps gives)
+        def timed(*given: object, **named: object) -> Any:  # noqa: ANN401 (what it wraps gives)
             with self.timing(STEPS):
-                return take_steps(*arguments)
+                return take_steps(*given, **named)
 
         return timed
 
