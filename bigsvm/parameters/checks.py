@@ -132,9 +132,9 @@ def _check_modes_of_papers(p: TrainingParameters) -> None:
         )
     if p.disk_cache_bytes() and p.working_set != "all":
         raise ParameterError(
-            "disk_cache keeps the kernel rows of working_set='all'; those of other runs are "
-            "short, and computed again in less time than a disk takes: give that too, or leave "
-            "disk_cache out"
+            "disk_cache keeps the kernel rows of working_set='all', and those of other runs are "
+            "parts of rows: give that too, or leave disk_cache out; values of a slow kernel can be "
+            "computed once, as the matrix of kernel='precomputed'"
         )
     _check_shrinking(p)
     _check_rows_at_once(p)

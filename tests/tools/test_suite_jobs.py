@@ -1,21 +1,28 @@
 """What suites measure by functions of their own, at tiny sizes; and small runs of whole suites."""
 
 import gzip
+import itertools
 import json
+import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from command_line import libsvm_text, two_clouds
 
 from bigsvm import open_store
 from bigsvm.data import zarr_arrays
+from bigsvm.gram import KernelTiles, Partners
+from bigsvm.gram.partners import rows_at
 from bigsvm.gram.spans import Team
+from bigsvm.kernels import RBF
 from tools.benchmarks import __main__ as command
 from tools.benchmarks import contestants
-from tools.benchmarks.data import made
+from tools.benchmarks.data import data_set
 from tools.benchmarks.suites import (
     at_size,
     conversion,
+    own_kernels,
     parity,
     parse,
     reading,
@@ -60,23 +67,131 @@ def test_parts_within_a_part_are_not_counted_for_themselves():
     assert (len(call.seconds), call.n_threads) == (3, 8)
 
 
-@pytest.mark.parametrize("who", list(serial_share.THREADS))
-def test_the_seconds_of_a_fit_are_divided(who, tmp_path):
+def test_each_pair_of_a_lane_is_a_part():
+    ledger = Ledger()
+    lanes = [SimpleNamespace(slot=None) for _ in range(3)]
+    waiting = iter("abcd")
+
+    def train(lane):
+        for _ in waiting:
+            ledger.mark()
+
+    ledger.share_out(None, train, lanes, 2)
+    (call,) = ledger.calls
+    assert (len(call.seconds), call.n_threads) == (4 + 3, 3)
+
+
+def test_the_pairs_of_a_single_lane_share_out_their_own_work():
+    ledger = Ledger()
+
+    def train(lane):
+        ledger.share_out(None, lambda part: None, "abc", 7)
+
+    ledger.share_out(None, train, [SimpleNamespace(slot=None)], 0)
+    (call,) = ledger.calls
+    assert (len(call.seconds), call.n_threads) == (3, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("few-3000", {"C": 32.0, "gamma": 2.0}),
+        ("arm-3000", {"formulation": "SVR", "C": 1.0, "gamma": 0.125, "epsilon": 0.3}),
+    ],
+)
+def test_the_seconds_of_a_fit_are_divided(name, parameters, tmp_path):
     contestants.prepare(
-        {"data": list(made("few", 3000)), "folder": str(tmp_path), "labels": "",
+        {"data": list(data_set(name)), "folder": str(tmp_path), "labels": "",
          "layouts": ["dense"], "distances": False, "stores": False}
     )  # fmt: skip
-    job = {"who": who, "name": "few-3000", "folder": str(tmp_path), "layout": "dense",
-           "parameters": {"C": 32.0, "gamma": 2.0}}  # fmt: skip
-    team = Team.share_out
+    job = {"who": serial_share.OURS, "name": name, "folder": str(tmp_path), "layout": "dense",
+           "parameters": parameters}  # fmt: skip
+    before = Team.share_out, KernelTiles.multiply
     found = serial_share.fit(job)
-    assert Team.share_out is team
+    assert (Team.share_out, KernelTiles.multiply) == before
     assert found["n_kernel_evaluations"] > 0
-    assert 0 < found["steps"] < found["serial"] < 100
+    assert 0 < found["serial"] < 100
+    assert found["busy"] > 1
+    phases = found["phases"]
+    assert sum(phases.values()) == pytest.approx(found["seconds"])
+    # So few rows are one working set, and no sums are needed.
+    assert min(phases[name] for name in ("rows", "steps", "certificate", "other")) > 0
     shared = found["seconds"] * (1 - found["serial"] / 100)
     saved = found["seconds"] - found["elapsed"]
     assert saved == pytest.approx(shared - shared / found["busy"])
-    assert (found["busy"] > 1) == (who == serial_share.SIMULATED)
+
+
+def test_the_seconds_of_steps_within_steps_are_counted_once():
+    ledger = Ledger()
+
+    def steps(n, *, deep):
+        until = time.thread_time() + 0.01
+        while time.thread_time() < until:
+            pass
+        return ledger.timed(steps)(n, deep=False) if deep else n
+
+    began = time.thread_time()
+    assert ledger.timed(steps)(3, deep=True) == 3
+    assert 0.02 <= ledger.phases["steps"] <= time.thread_time() - began
+
+
+def test_what_a_device_is_sent_and_returns_is_counted():
+    ledger, rows = Ledger(), np.ones((40, 3), np.float32)
+    with ledger.watching(), KernelTiles(RBF(gamma=1.0)) as tiles:
+        partners = Partners.of_rows_like(tiles.values, rows_at(rows[:10]))
+        tiles.multiply(rows, partners, np.ones(10), np.zeros(40))
+        tiles.evaluate(rows[:5], partners, np.empty((5, 10), np.float32))
+        with tiles.exact() as exact:
+            of_exact = Partners.of_rows_like(exact.values, rows_at(rows))
+            exact.multiply(rows, of_exact, np.ones(40), np.zeros(40))
+    # Partners once; sums in float64, kernel values in float32; nothing of the certificate.
+    assert ledger.sent == 4 * 3 * (40 + 10 + 5)
+    assert ledger.returned == 8 * 40 + 4 * 5 * 10
+    assert ledger.n_products == 2
+    assert min(ledger.phases[name] for name in ("far", "rows", "certificate")) > 0
+
+
+def test_a_device_leaves_what_is_not_its_own():
+    phases = {"far": 6.0, "rows": 4.0, "steps": 1.0, "certificate": 0.5, "other": 0.5}
+    answer = {"phases": phases, "sent": 0, "returned": int(serial_share.BUS), "n_products": 0}
+    assert serial_share.with_device(answer, 10) == pytest.approx(2.0 + 1.0 + 1.0)
+
+
+def test_there_are_ten_kinds_of_runs():
+    assert len(serial_share.RUNS) == 10
+    named = [case.data.name for case in serial_share.RUNS.values()]
+    # Rows are prepared once for runs that come one after the other.
+    assert len([1 for a, b in itertools.pairwise(named) if a != b]) == len(set(named)) - 1
+
+
+# Slow kernels.
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        pytest.param(own_kernels.COLD, marks=pytest.mark.slow),
+        own_kernels.ANOTHER_C,
+        pytest.param(own_kernels.RESUMED, marks=pytest.mark.slow),
+    ],
+)
+def test_rows_on_disk_save_kernel_values_of_a_slow_kernel_and_change_nothing(which, tmp_path):
+    contestants.prepare(
+        {"data": list(data_set("few-3000")), "folder": str(tmp_path), "labels": "",
+         "layouts": ["dense"], "distances": False, "stores": False}
+    )  # fmt: skip
+    parameters = {"C": 32.0, "gamma": 2.0, "run": which, "microseconds": 0.001}
+    job = {"name": "few-3000", "folder": str(tmp_path), "layout": "dense", "memory": "20MB",
+           "parameters": parameters}  # fmt: skip
+    without, with_tier = (
+        own_kernels.fit(job | {"who": who}) for who in own_kernels.SUITE.contestants
+    )
+    assert without["converged"]
+    assert without["objective"] == with_tier["objective"]
+    assert without["n_read"] == 0 < with_tier["n_read"]
+    if which != own_kernels.COLD:
+        assert with_tier["n_values"] < with_tier["n_alone"] < without["n_values"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
 # Parity.
