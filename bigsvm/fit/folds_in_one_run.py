@@ -1,15 +1,17 @@
 """Several fits of the same rows in one run: they differ in the weights of the rows, as folds do.
 
 Each fit is a function of the run. A kernel row, and the kernel values of a sweep, serve all of
-them, and each gets a model and a certificate of its own.
+them, and each gets a model and a certificate of its own. A run of a single fit gains too: it can
+start from known outputs, and know those of rows that it is not trained on.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import xxhash
 
 from bigsvm.data.wrappers import narrowed
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Indices
-    from bigsvm.duals.box_problem import Finished, Formulation
+    from bigsvm.duals.box_problem import Finished, Formulation, Optimality
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -138,6 +140,7 @@ def train_together(
     hooks: Hooks,
     *,
     start: PointOfFits | None = None,
+    tracked: F8 | None = None,
 ) -> TrainedTogether:
     """Train a model for each of several weights of the rows; `why_apart` has returned None.
 
@@ -146,9 +149,11 @@ def train_together(
     source, labels, parameters, hooks
         As `train_model` takes them.
     sample_weights : sequence of (n,) float64
-        Two or more. Rows without weight have no part in a fit.
+        One or more. Rows without weight have no part in a fit.
     start : PointOfFits, optional
         Where a run of the same fits with another C ended; it is used up.
+    tracked : (n,) float64, optional
+        Positive for the rows whose outputs the run has to know besides those with a weight.
 
     Raises
     ------
@@ -158,7 +163,7 @@ def train_together(
     numbering = None
     if source.is_sparse:
         source, numbering = narrowed(source, keep_numbers=parameters.has_column_factors)
-    fits = _Folds(source.n_rows, labels, sample_weights, parameters, start)
+    fits = _Folds(source.n_rows, labels, sample_weights, parameters, start, tracked)
     samples = [
         sample_of(Given(source, labels, weights, parameters, hooks)) for weights in sample_weights
     ]
@@ -202,10 +207,15 @@ class _Folds(FunctionsReduction[WeightedFunctions]):
         sample_weights: Sequence[F8],
         parameters: TrainingParameters,
         start: PointOfFits | None,
+        tracked: F8 | None = None,
     ) -> None:
         made = [make_problem(parameters, n_rows, labels, weights) for weights in sample_weights]
         problems = [problem for _, problem in made]
-        super().__init__(parameters, WeightedFunctions.of(problems))
+        functions = WeightedFunctions.of(problems)
+        if tracked is not None:
+            weights = np.maximum(functions.weights(slice(None)), tracked)
+            functions = replace(functions, sample_weight=weights)
+        super().__init__(parameters, functions)
         self.classes, self._start, self._n_rows = made[0][0], start, n_rows
         self.class_weights = [getattr(problem, "class_weight", None) for problem in problems]
 
@@ -230,7 +240,27 @@ class _Folds(FunctionsReduction[WeightedFunctions]):
         )
 
     def run(self, resources: RunResources) -> TrainingResult:
-        return self.solve(resources, self._first_point())
+        point = self._first_point()
+        if self._problem.n_outputs > 1:
+            return self.solve(resources, point)
+        return self._solve_one(resources, point)
+
+    def _solve_one(self, resources: RunResources, point: KnownPoint | None) -> TrainingResult:
+        """Solve the problem of a single fit, as one of one function: it takes less time so."""
+        trainer, plan, (source, problem, _) = resources.trainer, resources.plan, self._variables
+        (function,) = problem.functions
+        dual = _ToldDual(**vars(trainer.dual(source, function, plan)))
+        if point is not None:
+            point = point._replace(alpha=point.alpha[:, 0], outputs=point.outputs[:, 0])
+        result = trainer.decompose(source, dual, plan, point=point, **resources.control())
+        alpha: Any = result.alpha[:, None]
+        if result.point is not None:
+            known = result.point
+            point = known._replace(alpha=known.alpha[:, None], outputs=known.outputs[:, None])
+        return replace(
+            result, alpha=sp.csr_array(alpha) if alpha.ndim == 2 else alpha,
+            point=None if result.point is None else point,
+        )  # fmt: skip
 
     def _first_point(self) -> KnownPoint | None:
         """Make the point to start from feasible for this C: scaled, and its outputs with it."""
@@ -287,6 +317,14 @@ class _Folds(FunctionsReduction[WeightedFunctions]):
                 for c, function in enumerate(self._problem.functions)
             ],
         )
+
+
+@dataclass(frozen=True)
+class _ToldDual(BoxDual):
+    """The dual of a single fit, whose standing is told as that of one of several."""
+
+    def standings(self, standing: Optimality) -> tuple[Optimality, ...]:
+        return (standing,)
 
 
 def _best_factor(function: Formulation, alpha: F8, outputs: F8, ratio: float) -> float:

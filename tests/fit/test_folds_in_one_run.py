@@ -1,5 +1,6 @@
 """Fits that are trained together: each as the fit by itself, in one run that shares the kernel."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -160,15 +161,35 @@ class Fits(NamedTuple):
         return self.models[0].certificate
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_single_fit_knows_the_values_of_rows_without_weight(kind):
+    X, y, folds = rows_of(kind)
+    source, fold, others = as_row_source(X), folds[0], 1.0 * (folds[0] == 0)
+    parameters, start = parameters_of(kind), None
+    for C in (parameters.C, 4 * parameters.C):  # the second starts from the first
+        asked = replace(parameters, C=C)
+        found = train_together(source, y, [fold], asked, Hooks(), start=start, tracked=others)
+        assert_same_fits(found, X, y, [fold], asked)
+        of_model = found.models[0].decision_function(source)
+        scale = max(1.0, np.abs(of_model).max())
+        np.testing.assert_allclose(found.values(0), of_model, atol=1e-4 * scale)
+        start = found.point
+        assert start is not None
+
+
 @pytest.mark.usefixtures("many_phases")
+@pytest.mark.parametrize("n_fits", [3, 1])
 @pytest.mark.parametrize("kind", ["c-svc", "eps-svr"])
-def test_interrupted_run_ends_at_the_same_bits(kind, tmp_path):
+def test_interrupted_run_ends_at_the_same_bits(kind, n_fits, tmp_path):
     X, y, folds = rows_of(kind, n=300)
+    folds, tracked = folds[:n_fits], None if n_fits > 1 else np.ones(300)
 
     def attempt(folder, interrupted):
         parameters = parameters_of(kind, tol=1e-4, checkpoint=str(folder))
-        hooks = Hooks(interrupted=interrupted)
-        return Fits(train_together(as_row_source(X), y, folds, parameters, hooks).models)
+        trained = train_together(
+            as_row_source(X), y, folds, parameters, Hooks(interrupted=interrupted), tracked=tracked
+        )
+        return Fits(trained.models)
 
     count = StopAt()
     whole = attempt(tmp_path / "whole", count)

@@ -149,8 +149,43 @@ def test_a_point_that_one_run_cannot_fit_is_fitted_fold_by_fold(monkeypatch):
     np.testing.assert_array_equal(found, expected)
 
 
-def search(folder, results):
+@pytest.mark.parametrize("name", ["svc", "linear", "svr"])
+def test_folds_of_many_rows_are_scored_as_those_of_one_run(name, monkeypatch, caplog):
+    predicted = []
+    decide = bigsvm.models.KernelExpansion.decision_function
+
+    def counted(self, rows, **options):
+        predicted.append(rows.n_rows)
+        return decide(self, rows, **options)
+
+    estimator, y = ESTIMATORS[name].set_params(tol=1e-6), TARGETS if name == "svr" else 2 * Y - 1
+    search = bigsvm.SearchCV(
+        estimator, {"C": [0.5, 2.0, 8.0]}, cv=3, refit=False, return_train_score=True
+    )
+    expected = search.fit(X, y, sample_weight=WEIGHTS).cv_results_
+    monkeypatch.setattr(lines, "DIRECT_ROWS", 100)
+    monkeypatch.setattr(bigsvm.models.KernelExpansion, "decision_function", counted)
+    found = search.fit(X, y, sample_weight=WEIGHTS).cv_results_
+    for key in ("mean_test_score", "std_test_score", "mean_train_score"):
+        np.testing.assert_allclose(found[key], expected[key], atol=1e-5)
+    assert max(predicted, default=0) <= 1  # advice looks at a row
+
+
+def test_folds_of_a_sample_start_from_known_outputs(monkeypatch):
+    grid = {"C": [0.5, 2.0, 8.0], "gamma": [0.1, 1.0, 3.0]}
+    search = bigsvm.SearchCV(bigsvm.SVC(tol=1e-6), grid, cv=3, refit=False, halving=3)
+    expected = search.fit(X, Y)
+    monkeypatch.setattr(lines, "DIRECT_ROWS", 50)
+    found = search.fit(X, Y)
+    assert found.best_params_ == expected.best_params_
+    np.testing.assert_allclose(
+        found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], atol=1e-5
+    )
+
+
+def search(folder, results, direct_rows):
     """Search 4000 rows, and keep the table; saves every now and then."""
+    lines.DIRECT_ROWS = direct_rows
     rows, labels = make_classification(4000, 6, flip_y=0.2, random_state=1)
     estimator = bigsvm.SVC(n_jobs=1, checkpoint_every=0.01)
     grid = {"C": [0.5, 2.0, 8.0, 32.0], "gamma": [0.1, 1.0]}
@@ -161,12 +196,15 @@ def search(folder, results):
 
 
 @pytest.mark.slow
-def test_search_that_is_killed_at_any_moment_has_the_same_table(tmp_path):
-    assert processes.run(search, tmp_path / "whole", tmp_path / "whole.npz") == 0
+@pytest.mark.parametrize("direct_rows", [8192, 1000])
+def test_search_that_is_killed_at_any_moment_has_the_same_table(direct_rows, tmp_path):
+    whole = tmp_path / "whole", tmp_path / "whole.npz", direct_rows
+    assert processes.run(search, *whole) == 0
+    killed = tmp_path / "killed", tmp_path / "killed.npz", direct_rows
     rng, n_killed = random.Random(0), 0
     for _ in range(10):
         written = newest_file(tmp_path / "killed")
-        process = processes.start(search, tmp_path / "killed", tmp_path / "killed.npz")
+        process = processes.start(search, *killed)
         while process.is_alive() and newest_file(tmp_path / "killed") == written:
             time.sleep(0.002)
         if n_killed >= 3:  # the first ones at once: they have not ended
@@ -175,7 +213,7 @@ def test_search_that_is_killed_at_any_moment_has_the_same_table(tmp_path):
         process.join()
         n_killed += process.exitcode == -signal.SIGKILL
     assert n_killed >= 3
-    assert processes.run(search, tmp_path / "killed", tmp_path / "killed.npz") == 0
+    assert processes.run(search, *killed) == 0
     whole, killed = (np.load(tmp_path / f"{name}.npz") for name in ("whole", "killed"))
     for name in whole.files:
         np.testing.assert_array_equal(killed[name], whole[name], err_msg=name)

@@ -1,13 +1,16 @@
 """What a search of C and gamma costs: separate fits, warm starts along C, successive halving.
 
     python -m tools.benchmarks search_times [--names a9a …] [--peer sklearn|sklearnex] [--halving 3]
+    python -m tools.benchmarks search_times --part limit [--gammas 0.03125 …]
 
 Reads ``NAME.libsvm.gz`` of the data folder. Prints CPU seconds of one thread, pair steps, and the
 best point with its mean score over 3 folds and the standard error of that mean. Separate fits are
 those of scikit-learn's ``GridSearchCV`` of our classifier. With ``--peer`` the
 grid is also searched by scikit-learn's ``GridSearchCV`` of its own classifier, or of
 scikit-learn-intelex's. Limits: the best point is within a standard error of the best of separate
-fits (and of the peer), and takes at most half their time; by halving a quarter.
+fits (and of the peer), and takes at most half their time; by halving a quarter. ``--part limit``
+counts kernel values of warm starts and of separate fits for each gamma, and what would be
+left if no pair of rows were computed twice.
 """
 
 from __future__ import annotations
@@ -78,6 +81,40 @@ def search(name: str, halving: int, *, peer: str | None) -> list[Limit]:
     return limits
 
 
+def limit(name: str, gammas: list[float]) -> None:
+    """Count what the searches of one gamma compute, and how little could be enough."""
+    import numpy as np
+    from sklearn.model_selection import GridSearchCV
+
+    import bigsvm
+    from tools.benchmarks.search_limit import PARTS, count, least_values
+
+    X, y = load(DataSet(name), data_folder())
+    Cs = {"C": GRID["C"]}
+    bigsvm.SearchCV(bigsvm.SVC(n_jobs=1), GRID, cv=2).fit(X[:400], y[:400])  # compiles
+    lines = []
+    for gamma in gammas:
+        estimator = bigsvm.SVC(gamma=gamma, n_jobs=1)
+        warm = count(bigsvm.SearchCV(estimator, Cs, cv=FOLDS, refit=False), X, y)
+        apart = count(GridSearchCV(estimator, Cs, cv=FOLDS, refit=False), X, y)
+        least, of_memory = least_values(X, warm.support)
+        for way, counted in ((WARM, warm), (SEPARATE, apart)):
+            n_values, seconds = sum(counted.values.values()), sum(counted.seconds.values())
+            rest = counted.total - seconds
+            lines.append(
+                [
+                    f"2^{np.log2(gamma):g}", way,
+                    *(f"{counted.values[part] / 1e6:.0f}" for part in PARTS),
+                    f"{least / 1e6:.0f}", f"{of_memory:.1f}", f"{counted.total:.1f}", f"{rest:.1f}",
+                    f"{counted.total / apart.total:.2f}",
+                    f"{(rest + least * seconds / n_values) / apart.total:.2f}",
+                ]
+            )  # fmt: skip
+    print(f"{name}: {X.shape[0]} rows, 5 values of C, {FOLDS} folds; millions of kernel values\n")
+    columns = ["least", "of memory", "CPU s", "without values", "÷ separate", "with the least"]
+    print(table(["gamma", "search", *PARTS, *columns], lines))
+
+
 def _classifier(peer: str) -> Any:  # noqa: ANN401 (of another library)
     """Return the classifier of a peer."""
     if peer == "sklearnex":
@@ -94,10 +131,15 @@ def program(options: argparse.Namespace) -> int:
     print(f"{machine(options.threads)}\n")
     limits: list[Limit] = []
     for name in options.names:
-        if not is_skipped(DataSet(name)):
+        if is_skipped(DataSet(name)):
+            continue
+        if options.part == "limit":
+            limit(name, options.gammas)
+        else:
             limits += search(name, options.halving, peer=options.peer)
-            print()
-    print(verdicts(limits))
+        print()
+    if limits:
+        print(verdicts(limits))
     return 0 if all(all(limit.holds) for limit in limits) else 1
 
 
@@ -108,6 +150,8 @@ SUITE = Suite(
     more=(
         ("--names", {"nargs": "+", "default": ["a9a"]}),
         ("--halving", {"type": int, "default": 3}),
+        ("--part", {"choices": ["times", "limit"], "default": "times"}),
+        ("--gammas", {"nargs": "+", "type": float, "default": [2.0**-9, 2.0**-5, 2.0**-1]}),
         ("--peer", {"choices": ["sklearn", "sklearnex"], "default": None}),
     ),
 )
