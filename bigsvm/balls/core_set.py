@@ -252,22 +252,22 @@ class CoreSet:
             self.weights, self.gradient, np.zeros(p), np.full(p, np.inf),
             points.diagonal[:p] - points.ridge[:p], ridge=points.ridge[:p],
         )  # fmt: skip
-        state.counters[1] = self.counters[steps.CLOCK]
+        state.number[smo.STAMP] = self.counters[steps.CLOCK]
         slots = np.full(max(p, state.alpha.shape[0]), -1, np.int32)
         kept = self.kept
         steps.complete_all(points.slots, kept.values, kept.length, p, slots)
         rows: Any = kept.values
         while True:
-            left = max_steps - int(state.counters[0])
+            left = max_steps - int(state.number[smo.STEPS])
             status, row = self._dual.advance_on_simplex(state, rows, slots, kept.used, tol, left)
-            self.counters[steps.CLOCK] = state.counters[1]
+            self.counters[steps.CLOCK] = state.number[smo.STAMP]
             if status != smo.NEED_ROW:
                 break
             self.fetch(np.array([row]))
             steps.complete_all(points.slots, kept.values, kept.length, p, slots)
-            state.counters[1] = self.counters[steps.CLOCK]
+            state.number[smo.STAMP] = self.counters[steps.CLOCK]
         points.weights[:p], points.gradient[:p] = state.alpha[:p], state.gradient[:p]
-        return int(state.counters[0])
+        return int(state.number[smo.STEPS])
 
     def recompute(self) -> float:
         """Compute g from scratch; returns by how much it was off, at most, relative to R."""

@@ -115,58 +115,64 @@ RULES = {"mvp": MVP, "second-order": SECOND_ORDER, "hmg": HMG}
 CONVERGED, STEPS_SPENT, NEED_ROW, STALLED = 0, 1, 2, 3
 
 
+ALPHA, GRADIENT, LOWER, UPPER, RIDGE, DIAGONAL = range(6)
+"""Rows of `double` of a state."""
+UP, LOW, CURVATURE, ALONG, ROOM_UP, ROOM_DOWN = range(6)
+"""Rows of `single`."""
+UP_BEST, LOW_BEST = range(2)
+"""Rows of `keys`."""
+SEGMENT, GROUPS, LAST_I, LAST_J, STEPS, STAMP, IS_EXACT, MOVING = range(8)
+"""Places of `number`."""
+LAST_PAIR = slice(LAST_I, LAST_J + 1)
+CENTRE, JUMP, WEIGHTS = 0, 2, 3
+"""Places of `scalar`."""
+
+
 class PairState(NamedTuple):
     """The sub-problem in progress; its variables, in one or two segments, are in k blocks.
 
+    Its arrays are few, as each takes long to compile as an argument.
+
     Attributes
     ----------
-    alpha, gradient, lower, upper, ridge, diagonal : (m',) float64
-        m' is their number padded, with zeros; diagonal is K_ii + ridge_i.
-    up, low : (m',) float32
-        Search copies of the gradient minus `centre`: −huge where not in up, +huge where not in low.
-    curvature, room_up, room_down : (m',) float32
-        ``diagonal`` in float32; for HMG also ``upper − alpha`` and ``alpha − lower``.
-    up_best, low_best : (k,) int32
-        Largest and smallest sortable key of each block.
-    layout : (2,) int64
-        Number of variables of a segment, padded to whole blocks, and number of groups.
-    pair : (2,) int64, the last pair, −1 before the first
-    counters : (3,) int64
-        Steps done; stamp of the last use of a row; 1 while the exact scan chooses the pair.
-    centre : (2,) float64
-        Subtracted in the search copies of each group, so that float32 resolves the gradients near
-        the threshold.
-    jump : (1,) float64
-        How much larger the gradient is where alpha < 0; `gradient` does not have it.
-    along : (m',) float32
-        Q times the last direction.
-    moving : (3 + MOST_MOVING,) int64
-        Number of variables of the last direction, 0 if there is none, and the variables.
-    weights : (3 + MOST_MOVING,) float64
-        Curvature along the last direction, and how much of each variable is in it.
+    double : (6, m') float64
+        The variables `ALPHA`, their `GRADIENT`, bounds `LOWER` and `UPPER`, their `RIDGE`, and
+        their `DIAGONAL`, which is K_ii + ridge_i. m' is their number padded, with zeros.
+    single : (6, m') float32
+        Search copies `UP` and `LOW` of the gradient minus a centre: −huge where not in up, +huge
+        where not in low. The diagonal as `CURVATURE`. `ALONG`, Q times the last direction. For
+        HMG, `ROOM_UP` and `ROOM_DOWN`, ``upper − alpha`` and ``alpha − lower``.
+    keys : (2, k) int32
+        `UP_BEST` and `LOW_BEST`, the largest and smallest sortable key of each block.
+    number : (MOVING + 3 + MOST_MOVING,) int64
+        Number of variables of a `SEGMENT`, padded to whole blocks, and of `GROUPS`. The last pair,
+        `LAST_I` and `LAST_J`, −1 before the first. `STEPS` done; `STAMP` of the last use of a row;
+        whether the scan that chooses the pair `IS_EXACT`. `MOVING`, the number of variables of the
+        last direction, 0 if there is none; after it the variables.
+    scalar : (WEIGHTS + 3 + MOST_MOVING,) float64
+        `CENTRE`, subtracted in the search copies so that float32 resolves the gradients near the
+        threshold, of each of two groups. `JUMP`, how much larger the gradient is where alpha < 0;
+        `GRADIENT` does not have it. `WEIGHTS`, the curvature along the last direction; after it
+        how much of each variable is in it.
     """
 
-    alpha: F8
-    gradient: F8
-    lower: F8
-    upper: F8
-    ridge: F8
-    diagonal: F8
-    up: F4
-    low: F4
-    curvature: F4
-    room_up: F4
-    room_down: F4
-    up_best: I4
-    low_best: I4
-    layout: I8
-    pair: I8
-    counters: I8
-    centre: F8
-    jump: F8
-    along: F4
-    moving: I8
-    weights: F8
+    double: F8
+    single: F4
+    keys: I4
+    number: I8
+    scalar: F8
+
+    @property
+    def alpha(self) -> F8:
+        """The variables, (m',), for Python; compiled code has no properties."""
+        alpha: F8 = self.double[ALPHA]
+        return alpha
+
+    @property
+    def gradient(self) -> F8:
+        """The gradient, (m',), for Python."""
+        gradient: F8 = self.double[GRADIENT]
+        return gradient
 
 
 def make_state(
@@ -188,21 +194,17 @@ def make_state(
     segments, size = np.atleast_2d(alpha).shape
     segment = max(1, -(-size // BLOCK)) * BLOCK
     length = -(-segments * segment // PADDING) * PADDING
-    given = np.zeros((6, length))
+    double, single = np.zeros((6, length)), np.zeros((6, length), np.float32)
     parts = (alpha, gradient, lower, upper, ridge, diagonal + np.asarray(ridge))
-    for laid_out, part in zip(given, parts, strict=True):
+    for laid_out, part in zip(double, parts, strict=True):
         laid_out[: segments * segment].reshape(segments, segment)[:, :size] = part
-    room_up, room_down = np.zeros((2, length), np.float32)
-    up_best, low_best = np.empty((2, segments * segment // BLOCK), np.int32)
+    single[UP], single[LOW], single[CURVATURE] = -HUGE, HUGE, double[DIAGONAL]
     state = PairState(
-        alpha=given[0], gradient=given[1], lower=given[2], upper=given[3], ridge=given[4],
-        diagonal=given[5], up=np.full(length, -HUGE), low=np.full(length, HUGE),
-        curvature=given[5].astype(np.float32), room_up=room_up, room_down=room_down,
-        up_best=up_best, low_best=low_best, layout=np.array([segment, n_groups], np.int64),
-        pair=np.full(2, -1, np.int64), counters=np.zeros(3, np.int64), centre=np.zeros(2),
-        jump=np.full(1, jump), along=np.zeros(length, np.float32),
-        moving=np.zeros(3 + MOST_MOVING, np.int64), weights=np.zeros(3 + MOST_MOVING),
+        double, single, np.empty((2, segments * segment // BLOCK), np.int32),
+        np.zeros(MOVING + 3 + MOST_MOVING, np.int64), np.zeros(WEIGHTS + 3 + MOST_MOVING),
     )  # fmt: skip
+    state.number[: LAST_J + 1] = segment, n_groups, -1, -1
+    state.scalar[JUMP] = jump
     refresh(state)
     return state
 
@@ -214,8 +216,8 @@ def row_width(n_rows: int) -> int:
 
 def spread_of(s: PairState, values: F8, size: int) -> F8:
     """View the variables of an array of the state as (n_segments, size)."""
-    segment = int(s.layout[0])
-    used = s.up_best.shape[0] * BLOCK
+    segment = int(s.number[SEGMENT])
+    used = s.keys.shape[1] * BLOCK
     return values[:used].reshape(used // segment, segment)[:, :size]
 
 
@@ -262,101 +264,99 @@ def _key(value: F) -> np.int32:
     return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
-# A state has 21 arrays, which take long to compile as arguments: what needs one of them takes it.
-
-
 @inner
-def _column(layout: I8, v: int) -> int:
+def _column(number: I8, v: int) -> int:
     """Which row of the working set variable v belongs to."""
-    return v - layout[0] if v >= layout[0] else v
+    return v - number[SEGMENT] if v >= number[SEGMENT] else v
 
 
 @inner
-def _group(layout: I8, v: int) -> int:
-    return int((v >= layout[0]) & (layout[1] > 1))
+def _group(number: I8, v: int) -> int:
+    return int((v >= number[SEGMENT]) & (number[GROUPS] > 1))
 
 
 @inner
-def _before(layout: I8, start: np.uint64) -> np.uint64:
+def _before(number: I8, start: np.uint64) -> np.uint64:
     """How many variables there are before the segment of the one at `start`."""
-    segment = np.uint64(layout[0])
+    segment = np.uint64(number[SEGMENT])
     return segment if start >= segment else np.uint64(0)
 
 
 @inner
-def _blocks_of(layout: I8, n_blocks: int, group: int) -> tuple[int, int]:
+def _blocks_of(number: I8, n_blocks: int, group: int) -> tuple[int, int]:
     """First of the blocks of a group's variables, and the one after its last."""
-    blocks = n_blocks >> (layout[1] - 1)  # half of them where there are two groups
+    blocks = n_blocks >> (number[GROUPS] - 1)  # half of them where there are two groups
     return group * blocks, (group + 1) * blocks
 
 
 @inner
-def _reduce_block(up: F4, low: F4, up_best: I4, low_best: I4, b: int) -> None:
+def _reduce_block(single: F4, keys: I4, b: int) -> None:
     """Recompute the extreme keys of block b."""
     best, least = LOWEST, HIGHEST
     start = np.uint64(b) * np.uint64(BLOCK)
     for t in range(start, start + np.uint64(BLOCK)):
-        best, least = max(best, _key(up[t])), min(least, _key(low[t]))
-    up_best[b], low_best[b] = best, least
+        best, least = max(best, _key(single[UP, t])), min(least, _key(single[LOW, t]))
+    keys[UP_BEST, b], keys[LOW_BEST, b] = best, least
 
 
 @inner
-def _slopes(s: PairState, v: int) -> tuple[float, float]:
+def _slopes(double: F8, jump: float, v: int) -> tuple[float, float]:
     """Gradients with which a variable rises and falls; they differ at a kink only."""
-    g, value, jump = s.gradient[v], s.alpha[v], s.jump[0]
+    g, value = double[GRADIENT, v], double[ALPHA, v]
     rise = g + jump if (jump > 0.0) & (value < 0.0) else g
     fall = g + jump if (jump > 0.0) & (value <= 0.0) else g
     return rise, fall
 
 
 @inner
-def _ends(s: PairState, v: int) -> tuple[float, float]:
+def _ends(double: F8, jump: float, v: int) -> tuple[float, float]:
     """How far a step may raise and lower a variable: to its bounds, or to its kink before them."""
-    value, has_kink, highest, least = s.alpha[v], s.jump[0] > 0.0, s.upper[v], s.lower[v]
-    highest = 0.0 if has_kink & (value < 0.0) else highest
-    least = 0.0 if has_kink & (value > 0.0) else least
+    value, highest, least = double[ALPHA, v], double[UPPER, v], double[LOWER, v]
+    highest = 0.0 if (jump > 0.0) & (value < 0.0) else highest
+    least = 0.0 if (jump > 0.0) & (value > 0.0) else least
     return highest, least
 
 
 @inner
-def _is_free(s: PairState, v: int) -> bool:
+def _is_free(double: F8, jump: float, v: int) -> bool:
     """Whether a variable is strictly between its ends, and at no kink."""
-    value = s.alpha[v]
-    inside = (value > s.lower[v]) & (value < s.upper[v])
-    return bool(inside & ((value != 0.0) | (s.jump[0] == 0.0)))
+    value = double[ALPHA, v]
+    inside = (value > double[LOWER, v]) & (value < double[UPPER, v])
+    return bool(inside & ((value != 0.0) | (jump == 0.0)))
 
 
 @inner
 def _place(s: PairState, v: int) -> None:
     """Rewrite the search copies of one variable from its float64 state."""
-    rise, fall = _slopes(s, v)
-    value, centre = s.alpha[v], s.centre[_group(s.layout, v)]
-    highest, least = _ends(s, v)
-    s.up[v] = np.float32(rise - centre) if value < highest else -HUGE
-    s.low[v] = np.float32(fall - centre) if value > least else HUGE
-    s.room_up[v] = np.float32(highest - value)
-    s.room_down[v] = np.float32(value - least)
+    single, jump = s.single, s.scalar[JUMP]
+    rise, fall = _slopes(s.double, jump, v)
+    value, centre = s.double[ALPHA, v], s.scalar[CENTRE + _group(s.number, v)]
+    highest, least = _ends(s.double, jump, v)
+    single[UP, v] = np.float32(rise - centre) if value < highest else -HUGE
+    single[LOW, v] = np.float32(fall - centre) if value > least else HUGE
+    single[ROOM_UP, v] = np.float32(highest - value)
+    single[ROOM_DOWN, v] = np.float32(value - least)
 
 
 @inner
 def _exact_extremes_of(s: PairState, group: int) -> tuple[int, int]:
     i = j = -1
     most = least = 0.0
-    alpha, lower, upper = s.alpha, s.lower, s.upper
-    first, stop = _blocks_of(s.layout, s.up_best.shape[0], group)
+    double, jump = s.double, s.scalar[JUMP]
+    first, stop = _blocks_of(s.number, s.keys.shape[1], group)
     for t in range(first * BLOCK, stop * BLOCK):
-        rise, fall = _slopes(s, t)
-        if alpha[t] < upper[t] and (i < 0 or rise > most):
+        rise, fall = _slopes(double, jump, t)
+        if double[ALPHA, t] < double[UPPER, t] and (i < 0 or rise > most):
             i, most = t, rise
-        if alpha[t] > lower[t] and (j < 0 or fall < least):
+        if double[ALPHA, t] > double[LOWER, t] and (j < 0 or fall < least):
             j, least = t, fall
     return i, j
 
 
 @inner
-def _gap(s: PairState, i: int, j: int) -> float:
+def _gap(double: F8, jump: float, i: int, j: int) -> float:
     """By how much the gradient of i, which rises, is larger than that of j, which falls."""
-    return float(_slopes(s, i)[0] - _slopes(s, j)[1])
+    return float(_slopes(double, jump, i)[0] - _slopes(double, jump, j)[1])
 
 
 @compiled
@@ -369,9 +369,9 @@ def exact_extremes(s: PairState) -> tuple[int, int, float]:
     i = j = -1
     gap = -np.inf
     # Not with 0 and 1 themselves: for each of them Numba would compile it again.
-    for group in range(s.layout[1]):
+    for group in range(s.number[GROUPS]):
         a, b = _exact_extremes_of(s, group)
-        other = _gap(s, a, b) if a >= 0 and b >= 0 else -np.inf
+        other = _gap(s.double, s.scalar[JUMP], a, b) if a >= 0 and b >= 0 else -np.inf
         if i < 0 or j < 0 or other > gap:
             i, j, gap = a, b, other
     return i, j, gap
@@ -380,45 +380,47 @@ def exact_extremes(s: PairState) -> tuple[int, int, float]:
 @compiled
 def refresh(s: PairState) -> None:
     """Rebuild all that is derived from alpha, gradient and the bounds; the last direction ends."""
-    s.moving[0] = 0
-    for group in range(s.layout[1]):
+    double, scalar = s.double, s.scalar
+    s.number[MOVING] = 0
+    for group in range(s.number[GROUPS]):
         i, j = _exact_extremes_of(s, group)
-        s.centre[group] = 0.0
+        scalar[CENTRE + group] = 0.0
         if i >= 0 and j >= 0:
-            s.centre[group] = 0.5 * (_slopes(s, i)[0] + _slopes(s, j)[1])
-    for b in range(s.up_best.shape[0]):
+            rise, fall = _slopes(double, scalar[JUMP], i)[0], _slopes(double, scalar[JUMP], j)[1]
+            scalar[CENTRE + group] = 0.5 * (rise + fall)
+    for b in range(s.keys.shape[1]):
         for t in range(b * BLOCK, b * BLOCK + BLOCK):
             _place(s, t)
-        _reduce_block(s.up, s.low, s.up_best, s.low_best, b)
+        _reduce_block(s.single, s.keys, b)
 
 
 @inner
 def _extremes_of(s: PairState, group: int) -> tuple[int, int]:
-    up, low, up_best, low_best = s.up, s.low, s.up_best, s.low_best
+    single, keys = s.single, s.keys
     best, least = LOWEST, HIGHEST
-    first, stop = _blocks_of(s.layout, up_best.shape[0], group)
+    first, stop = _blocks_of(s.number, keys.shape[1], group)
     for b in range(first, stop):
-        best, least = max(best, up_best[b]), min(least, low_best[b])
+        best, least = max(best, keys[UP_BEST, b]), min(least, keys[LOW_BEST, b])
     bi = bj = first
-    while up_best[bi] != best:
+    while keys[UP_BEST, bi] != best:
         bi += 1
-    while low_best[bj] != least:
+    while keys[LOW_BEST, bj] != least:
         bj += 1
     i, j = bi * BLOCK, bj * BLOCK
-    while _key(up[i]) != best:
+    while _key(single[UP, i]) != best:
         i += 1
-    while _key(low[j]) != least:
+    while _key(single[LOW, j]) != least:
         j += 1
-    return i if up[i] > -NOBODY else -1, j if low[j] < NOBODY else -1
+    return i if single[UP, i] > -NOBODY else -1, j if single[LOW, j] < NOBODY else -1
 
 
 @inner
 def _extremes(s: PairState) -> tuple[int, int]:
     """Find (argmax_up g, argmin_low g) by the search copies, the first of equals; −1 if none."""
     i, j, widest = -1, -1, -HUGE
-    for group in range(s.layout[1]):
+    for group in range(s.number[GROUPS]):
         a, b = _extremes_of(s, group)
-        gap = s.up[a] - s.low[b]
+        gap = s.single[UP, a] - s.single[LOW, b]
         better = (group == 0) | ((a >= 0) & (b >= 0) & ((gap > widest) | (i < 0) | (j < 0)))
         i, j = (a if better else i), (b if better else j)
         widest = gap if better else widest
@@ -435,18 +437,18 @@ def violations(s: PairState, score: F4, quiet: NDArray[np.bool_]) -> None:
     """
     for row in range(score.shape[0]):  # compiles faster than slices
         score[row], quiet[row] = -HUGE, True
-    up, low = s.up, s.low
-    segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
+    single = s.single
+    segment, used = s.number[SEGMENT], s.keys.shape[1] * BLOCK
     i = j = -1
     for start in range(0, used, segment):
-        if start == 0 or s.layout[1] > 1:
+        if start == 0 or s.number[GROUPS] > 1:
             i, j = _extremes_of(s, start // segment)
         if i < 0 or j < 0:
             continue
-        middle = np.float32(0.5) * (up[i] + low[j])
+        middle = np.float32(0.5) * (single[UP, i] + single[LOW, j])
         first = np.uint64(start)
         for row in range(np.uint64(score.shape[0])):
-            worst = max(up[first + row] - middle, middle - low[first + row])
+            worst = max(single[UP, first + row] - middle, middle - single[LOW, first + row])
             quiet[row] &= worst < np.float32(0.0)
             score[row] = max(score[row], worst)
 
@@ -462,17 +464,19 @@ def settle(s: PairState, settled: NDArray[np.bool_]) -> None:
     """
     for row in range(settled.shape[0]):
         settled[row] = True
-    segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
+    double, jump = s.double, s.scalar[JUMP]
+    segment, used = s.number[SEGMENT], s.keys.shape[1] * BLOCK
     least, most = np.inf, -np.inf
     for start in range(0, used, segment):
-        if start == 0 or s.layout[1] > 1:
+        if start == 0 or s.number[GROUPS] > 1:
             i, j = _exact_extremes_of(s, start // segment)
-            most = _slopes(s, i)[0] if i >= 0 else -np.inf
-            least = _slopes(s, j)[1] if j >= 0 else np.inf
+            most = _slopes(double, jump, i)[0] if i >= 0 else -np.inf
+            least = _slopes(double, jump, j)[1] if j >= 0 else np.inf
         for row in range(settled.shape[0]):
             t = start + row
-            rises, falls = s.alpha[t] < s.upper[t], s.alpha[t] > s.lower[t]
-            rise, fall = _slopes(s, t)
+            value = double[ALPHA, t]
+            rises, falls = value < double[UPPER, t], value > double[LOWER, t]
+            rise, fall = _slopes(double, jump, t)
             free = rises & falls & (rise == fall)
             settled[row] &= not (free | (rises & (rise > least)) | (falls & (fall < most)))
 
@@ -480,25 +484,27 @@ def settle(s: PairState, settled: NDArray[np.bool_]) -> None:
 @inner
 def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
     """Find j of largest (g_i − g_j)² / η, the first of equals; −1 if there is none."""
-    low, curvature, row = s.low, s.curvature, np.uint64(slot)
-    g_i, k_ii, zero, two = s.up[i], curvature[i], np.float32(0.0), np.float32(2.0)
+    single, row = s.single, np.uint64(slot)
+    g_i, k_ii, zero, two = single[UP, i], single[CURVATURE, i], np.float32(0.0), np.float32(2.0)
     most, where = np.int32(0), np.uint64(0)
-    first, stop = _blocks_of(s.layout, s.up_best.shape[0], _group(s.layout, i))
+    first, stop = _blocks_of(s.number, s.keys.shape[1], _group(s.number, i))
     for b in range(np.uint64(first), np.uint64(stop)):
         start, best = b * np.uint64(BLOCK), np.int32(0)
-        before = _before(s.layout, start)
+        before = _before(s.number, start)
         _fetch_ahead(rows, row, start - before)
         for t in range(start, start + np.uint64(BLOCK)):
-            d = max(g_i - low[t], zero)
-            eta = max(k_ii + curvature[t] - two * rows[row, t - before], np.float32(TINY_CURVATURE))
+            d = max(g_i - single[LOW, t], zero)
+            eta = k_ii + single[CURVATURE, t] - two * rows[row, t - before]
+            eta = max(eta, np.float32(TINY_CURVATURE))
             best = max(best, _bits(d * d / eta))
         if best > most:
             most, where = best, start
-    before = _before(s.layout, where)
+    before = _before(s.number, where)
     j = last = np.int32(where + np.uint64(BLOCK - 1))  # NaN does not lead out of the arrays
     for t in range(where, where + np.uint64(BLOCK)):
-        d = max(g_i - low[t], zero)
-        eta = max(k_ii + curvature[t] - two * rows[row, t - before], np.float32(TINY_CURVATURE))
+        d = max(g_i - single[LOW, t], zero)
+        eta = k_ii + single[CURVATURE, t] - two * rows[row, t - before]
+        eta = max(eta, np.float32(TINY_CURVATURE))
         j = min(j, np.int32(t) if _bits(d * d / eta) == most else last)
     return int(j) if most > 0 else -1
 
@@ -519,18 +525,19 @@ def _gain(end: tuple[F, F, F, F, F], other: tuple[F, F, F, F, F], k_vt: F) -> F:
 @inner
 def _gain_partner(s: PairState, rows: F4, slots: I4) -> tuple[int, int]:
     """Find (v of the last pair, t) of largest gain, the first of equals; t = v where none gains."""
-    up, low, rise, fall, curvature = s.up, s.low, s.room_up, s.room_down, s.curvature
-    v, b = s.pair[0], s.pair[1]
-    row, row_b = np.uint64(slots[_column(s.layout, v)]), np.uint64(slots[_column(s.layout, b)])
-    centre = s.centre[_group(s.layout, v)]
-    (g_up, g_low), (b_up, b_low) = _slopes(s, v), _slopes(s, b)
+    up, low, curvature = s.single[UP], s.single[LOW], s.single[CURVATURE]
+    rise, fall = s.single[ROOM_UP], s.single[ROOM_DOWN]
+    v, b, jump = s.number[LAST_I], s.number[LAST_J], s.scalar[JUMP]
+    row, row_b = np.uint64(slots[_column(s.number, v)]), np.uint64(slots[_column(s.number, b)])
+    centre = s.scalar[CENTRE + _group(s.number, v)]
+    (g_up, g_low), (b_up, b_low) = _slopes(s.double, jump, v), _slopes(s.double, jump, b)
     end = np.float32(g_up - centre), np.float32(g_low - centre), rise[v], fall[v], curvature[v]
     end_b = np.float32(b_up - centre), np.float32(b_low - centre), rise[b], fall[b], curvature[b]
     most, most_b, where, where_b = np.int32(0), np.int32(0), np.uint64(0), np.uint64(0)
-    first, stop = _blocks_of(s.layout, s.up_best.shape[0], _group(s.layout, v))
+    first, stop = _blocks_of(s.number, s.keys.shape[1], _group(s.number, v))
     for k in range(np.uint64(first), np.uint64(stop)):
         start, best, best_b = k * np.uint64(BLOCK), np.int32(0), np.int32(0)
-        before = _before(s.layout, start)
+        before = _before(s.number, start)
         # Both in one pass: 0.6 ns a variable and step, 0.67 with one after the other.
         for t in range(start, start + np.uint64(BLOCK)):
             other = up[t], low[t], rise[t], fall[t], curvature[t]
@@ -542,7 +549,7 @@ def _gain_partner(s: PairState, rows: F4, slots: I4) -> tuple[int, int]:
             most_b, where_b = best_b, start
     if most_b > most:
         v, end, row, most, where = b, end_b, row_b, most_b, where_b
-    before = _before(s.layout, where)
+    before = _before(s.number, where)
     j = last = np.int32(where + np.uint64(BLOCK - 1))
     for t in range(where, where + np.uint64(BLOCK)):
         other = up[t], low[t], rise[t], fall[t], curvature[t]
@@ -556,13 +563,13 @@ def _move_gradient(
     s: PairState, rows: F4, slots: I4, i: int, j: int, step: float, turn: float
 ) -> None:
     """Do ``g −= μ d`` with ``d = Q_i − Q_j + turn · d``, and place what is at an end of its box."""
-    gradient, up, low, up_best, low_best = s.gradient, s.up, s.low, s.up_best, s.low_best
-    along, mu, share, is_kept = s.along, np.float32(step), np.float32(turn), s.moving[0] > 0
+    double, single, keys, number, jump = s.double, s.single, s.keys, s.number, s.scalar[JUMP]
+    mu, share, is_kept = np.float32(step), np.float32(turn), number[MOVING] > 0
     turns = turn != 0.0
-    slot_i, slot_j = np.uint64(slots[_column(s.layout, i)]), np.uint64(slots[_column(s.layout, j)])
-    for b in range(np.uint64(up_best.shape[0])):
+    slot_i, slot_j = np.uint64(slots[_column(number, i)]), np.uint64(slots[_column(number, j)])
+    for b in range(np.uint64(keys.shape[1])):
         start = b * np.uint64(BLOCK)
-        first = start - _before(s.layout, start)
+        first = start - _before(number, start)
         _fetch_ahead(rows, slot_i, first)
         _fetch_ahead(rows, slot_j, first)
         best, least = LOWEST, HIGHEST
@@ -571,77 +578,79 @@ def _move_gradient(
             for k in range(np.uint64(BLOCK)):
                 difference = rows[slot_i, first + k] - rows[slot_j, first + k]
                 # What is left of an earlier direction may not be finite.
-                before = share * along[start + k] if turns else np.float32(0.0)
-                along[start + k] = before + difference
+                before = share * single[ALONG, start + k] if turns else np.float32(0.0)
+                single[ALONG, start + k] = before + difference
             for k in range(np.uint64(BLOCK)):
                 t = start + k
-                change = mu * along[t]
-                gradient[t] -= change
-                up[t] -= change
-                low[t] -= change
-                best, least = max(best, _key(up[t])), min(least, _key(low[t]))
+                change = mu * single[ALONG, t]
+                double[GRADIENT, t] -= change
+                single[UP, t] -= change
+                single[LOW, t] -= change
+                best, least = max(best, _key(single[UP, t])), min(least, _key(single[LOW, t]))
         else:
             for k in range(np.uint64(BLOCK)):
                 change = mu * (rows[slot_i, first + k] - rows[slot_j, first + k])
                 t = start + k
-                gradient[t] -= change
-                up[t] -= change
-                low[t] -= change
-                best, least = max(best, _key(up[t])), min(least, _key(low[t]))
-        up_best[b], low_best[b] = best, least
-    gradient[i] -= step * s.ridge[i]
-    gradient[j] += step * s.ridge[j]
-    along[i] += np.float32(s.ridge[i])
-    along[j] -= np.float32(s.ridge[j])
-    n_moving = s.moving[0]
+                double[GRADIENT, t] -= change
+                single[UP, t] -= change
+                single[LOW, t] -= change
+                best, least = max(best, _key(single[UP, t])), min(least, _key(single[LOW, t]))
+        keys[UP_BEST, b], keys[LOW_BEST, b] = best, least
+    double[GRADIENT, i] -= step * double[RIDGE, i]
+    double[GRADIENT, j] += step * double[RIDGE, j]
+    single[ALONG, i] += np.float32(double[RIDGE, i])
+    single[ALONG, j] -= np.float32(double[RIDGE, j])
+    n_moving = number[MOVING]
     for k in range(1, 1 + n_moving):
-        v = s.moving[k]
-        if not _is_free(s, v):
-            s.moving[0] = 0
+        v = number[MOVING + k]
+        if not _is_free(double, jump, v):
+            number[MOVING] = 0
             _place(s, v)
-            _reduce_block(up, low, up_best, low_best, v // BLOCK)
+            _reduce_block(single, keys, v // BLOCK)
     for v in (i, j):
         _place(s, v)
-        _reduce_block(up, low, up_best, low_best, v // BLOCK)
+        _reduce_block(single, keys, v // BLOCK)
 
 
 @inner
 def _move_pair(s: PairState, i: int, j: int, k_ij: F) -> float:
     """Move the optimal μ from j to i within the box; 0 where float64 cannot move any more."""
-    eta = max(s.diagonal[i] + s.diagonal[j] - 2.0 * k_ij, TINY_CURVATURE)
-    mu = _gap(s, i, j) / eta
-    before_i, before_j, end_i, end_j = s.alpha[i], s.alpha[j], _ends(s, i)[0], _ends(s, j)[1]
+    double, number, scalar, jump = s.double, s.number, s.scalar, s.scalar[JUMP]
+    eta = max(double[DIAGONAL, i] + double[DIAGONAL, j] - 2.0 * k_ij, TINY_CURVATURE)
+    mu = _gap(double, jump, i, j) / eta
+    before_i, before_j = double[ALPHA, i], double[ALPHA, j]
+    end_i, end_j = _ends(double, jump, i)[0], _ends(double, jump, j)[1]
     room_i, room_j = end_i - before_i, before_j - end_j
     if mu >= room_i or mu >= room_j:
         mu = min(room_i, room_j)
         # A variable that reaches its bound is assigned it: "at the bound" is an exact comparison.
         after_i = end_i if room_i <= room_j else before_i + mu
         after_j = end_j if room_j <= room_i else before_j - mu
-        s.moving[0] = 0
+        number[MOVING] = 0
     else:
         after_i, after_j = before_i + mu, before_j - mu
-        s.moving[0], s.moving[1], s.moving[2] = 2, i, j
-        s.weights[0], s.weights[1], s.weights[2] = eta, 1.0, -1.0
-    s.alpha[i], s.alpha[j] = after_i, after_j
+        number[MOVING], number[MOVING + 1], number[MOVING + 2] = 2, i, j
+        scalar[WEIGHTS], scalar[WEIGHTS + 1], scalar[WEIGHTS + 2] = eta, 1.0, -1.0
+    double[ALPHA, i], double[ALPHA, j] = after_i, after_j
     return mu if (after_i != before_i) | (after_j != before_j) else 0.0
 
 
 @inner
-def _reach(s: PairState, v: int, weight: float) -> float:
+def _reach(double: F8, jump: float, v: int, weight: float) -> float:
     """How far a step may go along a direction of which v has this weight."""
-    (highest, least), value = _ends(s, v), s.alpha[v]
+    (highest, least), value = _ends(double, jump, v), double[ALPHA, v]
     room = (highest if weight > 0.0 else least) - value
     return float(room / weight if weight != 0.0 else np.inf)
 
 
 @inner
-def _include(moving: I8, weights: F8, n: int, v: int) -> int:
+def _include(number: I8, scalar: F8, n: int, v: int) -> int:
     """Add a variable to the n of the last direction if it is none of them; returns their number."""
     place = n + 1
     for k in range(1, 1 + n):
-        place = k if moving[k] == v else place
-    moving[place] = v
-    weights[place] = 0.0 if place > n else weights[place]
+        place = k if number[MOVING + k] == v else place
+    number[MOVING + place] = v
+    scalar[WEIGHTS + place] = 0.0 if place > n else scalar[WEIGHTS + place]
     return max(n, place)
 
 
@@ -652,45 +661,48 @@ def _move_along(s: PairState, i: int, j: int, k_ij: F) -> tuple[float, float]:
     Returns the length and the multiple of the last direction; 0 as the length where nothing was
     moved, as the pair alone gains as much.
     """
-    moving, weights, alpha = s.moving, s.weights, s.alpha
-    n, eta, slope = moving[0], s.diagonal[i] + s.diagonal[j] - 2.0 * k_ij, _gap(s, i, j)
-    product = float(s.along[i]) - float(s.along[j])
-    turn = -product / weights[0] if n > 0 else 0.0
+    double, number, scalar, jump = s.double, s.number, s.scalar, s.scalar[JUMP]
+    n, slope = number[MOVING], _gap(double, jump, i, j)
+    eta = double[DIAGONAL, i] + double[DIAGONAL, j] - 2.0 * k_ij
+    product = float(s.single[ALONG, i]) - float(s.single[ALONG, j])
+    turn = -product / scalar[WEIGHTS] if n > 0 else 0.0
     bend = eta + product * turn
     may = (n > 0) & (n + 2 <= MOST_MOVING) & (eta > TINY_CURVATURE) & (bend > LEAST_BEND * eta)
-    alone = min(slope / eta, _reach(s, i, 1.0), _reach(s, j, -1.0))
+    alone = min(slope / eta, _reach(double, jump, i, 1.0), _reach(double, jump, j, -1.0))
     n_both = n
     for v in (i, j):
-        n_both = _include(moving, weights, n_both, v)
+        n_both = _include(number, scalar, n_both, v)
     length = most = slope / bend if may else 0.0
     largest = 0.0
     for k in range(1, 1 + n_both):
-        member, weight = moving[k], turn * weights[k]
+        member, weight = number[MOVING + k], turn * scalar[WEIGHTS + k]
         weight = weight + 1.0 if member == i else weight
         weight = weight - 1.0 if member == j else weight
-        most, largest = min(most, _reach(s, member, weight)), max(largest, abs(weight))
+        most = min(most, _reach(double, jump, member, weight))
+        largest = max(largest, abs(weight))
     gain = most * (slope - 0.5 * bend * most)
     moves = (most > 0.0) & (largest < LARGEST_WEIGHT)
     moves &= gain > alone * (slope - 0.5 * eta * alone)
     for k in range(1, 1 + (n_both if moves else 0)):
-        member, weight = moving[k], turn * weights[k]
+        member, weight = number[MOVING + k], turn * scalar[WEIGHTS + k]
         weight = weight + 1.0 if member == i else weight
         weight = weight - 1.0 if member == j else weight
-        (highest, least), value = _ends(s, member), alpha[member]
+        (highest, least), value = _ends(double, jump, member), double[ALPHA, member]
         end = highest if weight > 0.0 else least
-        met = (most < length) & (_reach(s, member, weight) <= most)
-        alpha[member] = end if met else min(max(value + most * weight, least), highest)
-        weights[k] = weight
-    moving[0], weights[0] = (n_both if moves else n), (bend if moves else weights[0])
+        met = (most < length) & (_reach(double, jump, member, weight) <= most)
+        double[ALPHA, member] = end if met else min(max(value + most * weight, least), highest)
+        scalar[WEIGHTS + k] = weight
+    number[MOVING] = n_both if moves else n
+    scalar[WEIGHTS] = bend if moves else scalar[WEIGHTS]
     return (most if moves else 0.0), turn
 
 
 @inner
-def _off_bounds(s: PairState, v: int) -> bool:
-    width = s.upper[v] - s.lower[v]
+def _off_bounds(double: F8, jump: float, v: int) -> bool:
+    value, width = double[ALPHA, v], double[UPPER, v] - double[LOWER, v]
     margin = BOUND_MARGIN * width if width < np.inf else 0.0
-    highest, least = _ends(s, v)
-    return bool((s.alpha[v] > least + margin) & (s.alpha[v] < highest - margin))
+    highest, least = _ends(double, jump, v)
+    return bool((value > least + margin) & (value < highest - margin))
 
 
 @inner
@@ -699,25 +711,26 @@ def _chooses_by_gain(s: PairState, rule: int, i: int) -> bool:
 
     And in the group of i, where most is missing: HMG would polish the other one for ever.
     """
-    a, b = s.pair[0], s.pair[1]
-    same = _group(s.layout, a) == _group(s.layout, i)
-    return bool((a >= 0) & same & ((rule == GAIN) | _off_bounds(s, a) | _off_bounds(s, b)))
+    a, b, jump = s.number[LAST_I], s.number[LAST_J], s.scalar[JUMP]
+    same = _group(s.number, a) == _group(s.number, i)
+    is_off = _off_bounds(s.double, jump, a) | _off_bounds(s.double, jump, b)
+    return bool((a >= 0) & same & ((rule == GAIN) | is_off))
 
 
 @inner
-def _may_step(s: PairState, i: int, j: int) -> bool:
+def _may_step(double: F8, jump: float, i: int, j: int) -> bool:
     """Whether moving from j to i is possible and gains, by the float64 state."""
-    inside = (s.alpha[i] < s.upper[i]) & (s.alpha[j] > s.lower[j])
-    return bool(inside & (_gap(s, i, j) > 0.0))
+    inside = (double[ALPHA, i] < double[UPPER, i]) & (double[ALPHA, j] > double[LOWER, j])
+    return bool(inside & (_gap(double, jump, i, j) > 0.0))
 
 
 @inner
-def _keep_rows(s: PairState, slots: I4, used: I8, i: int, j: int) -> None:
+def _keep_rows(number: I8, slots: I4, used: I8, i: int, j: int) -> None:
     """Stamp the rows that this step needs: fetching one must not evict another of them."""
-    stamp = s.counters[1] + 1
-    s.counters[1] = stamp
-    for v in (i, j, s.pair[0], s.pair[1]):
-        slot = slots[_column(s.layout, v)] if v >= 0 else np.int32(-1)
+    stamp = number[STAMP] + 1
+    number[STAMP] = stamp
+    for v in (i, j, number[LAST_I], number[LAST_J]):
+        slot = slots[_column(number, v)] if v >= 0 else np.int32(-1)
         if slot >= 0:
             used[slot] = stamp
 
@@ -729,38 +742,38 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
     def advance(
         s: PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
     ) -> tuple[int, int]:
-        counters, layout, pair = s.counters, s.layout, s.pair
-        stop_at = counters[0] + max_steps
+        double, number, jump = s.double, s.number, s.scalar[JUMP]
+        stop_at = number[STEPS] + max_steps
         while True:
-            exact = counters[2] == 1
+            exact = number[IS_EXACT] == 1
             i, j = exact_extremes(s)[:2] if exact else _extremes(s)
-            if i < 0 or j < 0 or _gap(s, i, j) <= tol:
-                counters[2] = 0 if exact else 1
+            if i < 0 or j < 0 or _gap(double, jump, i, j) <= tol:
+                number[IS_EXACT] = 0 if exact else 1
                 if exact:
                     return CONVERGED, -1
                 refresh(s)
                 continue
             if by_gain and not exact and _chooses_by_gain(s, rule, i):
-                a, b = _column(layout, pair[0]), _column(layout, pair[1])
+                a, b = _column(number, number[LAST_I]), _column(number, number[LAST_J])
                 if slots[a] < 0 or slots[b] < 0:
-                    _keep_rows(s, slots, used, -1, -1)
+                    _keep_rows(number, slots, used, -1, -1)
                     return NEED_ROW, a if slots[a] < 0 else b
                 v, t = _gain_partner(s, rows, slots)
-                if _may_step(s, v, t):
+                if _may_step(double, jump, v, t):
                     i, j = v, t
-                elif _may_step(s, t, v):
+                elif _may_step(double, jump, t, v):
                     i, j = t, v
                 elif rule == GAIN:
                     return STALLED, -1
-            if by_curvature and not exact and slots[_column(layout, i)] >= 0:
-                partner = _second_order_partner(s, rows, slots[_column(layout, i)], i)
-                if partner >= 0 and _may_step(s, i, partner):
+            if by_curvature and not exact and slots[_column(number, i)] >= 0:
+                partner = _second_order_partner(s, rows, slots[_column(number, i)], i)
+                if partner >= 0 and _may_step(double, jump, i, partner):
                     j = partner
-            _keep_rows(s, slots, used, i, j)
-            a, b = _column(layout, i), _column(layout, j)
+            _keep_rows(number, slots, used, i, j)
+            a, b = _column(number, i), _column(number, j)
             if slots[a] < 0 or slots[b] < 0:
                 return NEED_ROW, a if slots[a] < 0 else b
-            if not max(abs(s.alpha[i]), abs(s.alpha[j])) < LARGEST_ALPHA:
+            if not max(abs(double[ALPHA, i]), abs(double[ALPHA, j])) < LARGEST_ALPHA:
                 return STALLED, -1
             mu, turn = 0.0, 0.0
             if by_curvature:
@@ -768,20 +781,20 @@ def _loop_of(rule: int) -> Callable[..., tuple[int, int]]:
             if mu == 0.0:
                 mu, turn = _move_pair(s, i, j, rows[slots[a], b]), 0.0
                 if not by_curvature:
-                    s.moving[0] = 0
+                    number[MOVING] = 0
             if mu == 0.0:
-                counters[2] = 0 if exact else 1
+                number[IS_EXACT] = 0 if exact else 1
                 if exact:
                     return STALLED, -1
                 refresh(s)
                 continue
             _move_gradient(s, rows, slots, i, j, mu, turn)
-            counters[2] = 0
-            pair[0], pair[1] = i, j
-            counters[0] += 1
-            if counters[0] % REFRESH == 0 or counters[0] >= stop_at:
+            number[IS_EXACT] = 0
+            number[LAST_I], number[LAST_J] = i, j
+            number[STEPS] += 1
+            if number[STEPS] % REFRESH == 0 or number[STEPS] >= stop_at:
                 refresh(s)
-                if counters[0] >= stop_at:
+                if number[STEPS] >= stop_at:
                     return STEPS_SPENT, -1
 
     loop: Callable[..., tuple[int, int]] = compiled(advance)
@@ -850,8 +863,10 @@ def _laid_out(
     blocks = -(-size // BLOCK)
     segment = blocks * BLOCK
     length = segment * n_groups
-    double, single = np.zeros((7, length)), np.zeros((6, length), np.float32)
-    keys, number = np.zeros((2, blocks * n_groups), np.int32), np.zeros((3, 3), np.int64)
+    double, single = np.zeros((6, length)), np.zeros((6, length), np.float32)
+    keys = np.zeros((2, blocks * n_groups), np.int32)
+    number = np.zeros(MOVING + 3 + MOST_MOVING, np.int64)
+    scalar = np.zeros(WEIGHTS + 3 + MOST_MOVING)
     gradient = box[0, :size].copy()
     for s in range(size):
         if alpha[s] != 0.0:
@@ -861,19 +876,15 @@ def _laid_out(
     for t in range(size):
         a, c = span[0] + t, span[2] + t - m
         own = segment if n_groups > 1 and t >= m else 0  # where the variables of its group begin
-        double[0, own + t], double[2, own + t], double[3, own + t] = alpha[t], box[1, t], box[2, t]
+        double[ALPHA, own + t] = alpha[t]
+        double[LOWER, own + t], double[UPPER, own + t] = box[1, t], box[2, t]
         for start in range(0, length, segment):
-            double[1, start + t] = gradient[t]
-            double[5, start + t] = grams[0][a, a] if t < m else grams[2][c, c]
-            single[2, start + t] = double[5, start + t]
-    number[0, 0], number[0, 1] = segment, n_groups
-    number[1, 0] = number[1, 1] = -1
-    state = PairState(
-        double[0], double[1], double[2], double[3], double[4], double[5],
-        single[0], single[1], single[2], single[3], single[4],
-        keys[0], keys[1], number[0], number[1], number[2], double[6],
-        np.zeros(1), single[5], np.zeros(3 + MOST_MOVING, np.int64), np.zeros(3 + MOST_MOVING),
-    )  # fmt: skip
+            double[GRADIENT, start + t] = gradient[t]
+            double[DIAGONAL, start + t] = grams[0][a, a] if t < m else grams[2][c, c]
+            single[CURVATURE, start + t] = double[DIAGONAL, start + t]
+    number[SEGMENT], number[GROUPS] = segment, n_groups
+    number[LAST_I] = number[LAST_J] = -1
+    state = PairState(double, single, keys, number, scalar)
     refresh(state)
     return state
 
@@ -929,7 +940,7 @@ def run_each(
             slots[t] = -1
         filled, status = 0, NEED_ROW
         while status == NEED_ROW:
-            status, row = _second_order(s, rows, slots, used, tol, allowed - s.counters[0])
+            status, row = _second_order(s, rows, slots, used, tol, allowed - s.number[STEPS])
             if status == NEED_ROW:
                 _kernel_row(grams, span, row, rows[filled])
                 slots[row] = filled
@@ -941,8 +952,8 @@ def run_each(
                 return
         second = span[1] - span[0] if n_groups > 1 else size
         for t in range(size):
-            alpha[p, t] = s.alpha[t if t < second else width + t]
-        steps[p], reached[p] = s.counters[0], status == CONVERGED
+            alpha[p, t] = s.double[ALPHA, t if t < second else width + t]
+        steps[p], reached[p] = s.number[STEPS], status == CONVERGED
         left -= steps[p]
 
 

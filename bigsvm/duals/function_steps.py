@@ -135,7 +135,7 @@ class FunctionSteps(Steps):
                     return smo.STEPS_SPENT, -1
                 function = self._functions[self._turn]
                 before = function.n_done
-                function.state.counters[1] = self._stamp
+                function.state.number[smo.STAMP] = self._stamp
                 status, row = function.advance(rows, slots, used, tol=goal, max_steps=left)
                 self._stamp = function.stamp
                 self._n_done += function.n_done - before

@@ -74,17 +74,19 @@ class PairSteps(Steps):
             n_groups=formulation.n_groups,
             jump=self._tube or 0.0,
         )
-        self.state.pair[:] = start.last
-        self.state.counters[0] = start.n_done
-        upper, ridge = self._spread(self.state.upper), self._spread(self.state.ridge)
+        double, number = self.state.double, self.state.number
+        number[smo.LAST_PAIR], number[smo.STEPS] = start.last, start.n_done
+        # Views of the state: all segments, without padding and slack.
+        self._alpha = self._spread(double[smo.ALPHA])
+        self._gradient = self._spread(double[smo.GRADIENT])
+        upper, ridge = self._spread(double[smo.UPPER]), self._spread(double[smo.RIDGE])
         self._linear: F8 | None = None
         # Only C = inf has neither bounds nor ridges.
         if np.isposinf(upper).any() and not ridge.any():
             self._linear = np.stack([segment.box.linear for segment in segments])
             # Whether these are all rows with a coefficient.
-            own = self._spread(self.state.gradient)
-            self._is_alone = not self.state.alpha.any() and np.array_equal(
-                own, self._linear[: len(own)]
+            self._is_alone = not double[smo.ALPHA].any() and np.array_equal(
+                self._gradient, self._linear[: len(self._gradient)]
             )
             self._scale = diagonal.max() / (MOST_GROWTH * np.square(self._linear).max())
 
@@ -109,13 +111,13 @@ class PairSteps(Steps):
     @property
     def point(self) -> Point:
         """Alpha and gradient are (m,) or (m, faces) float64; `last` is the last pair, (2,)."""
-        alpha, gradient = self._spread(self.state.alpha), self._spread(self.state.gradient)
+        alpha, gradient = self._alpha, self._gradient
         if self._tube is not None:
             alpha, gradient = self._by_segment(alpha, gradient)
         return Point(
             self._formulation.join(list(alpha)),
             gradient.T if self._formulation.n_faces > 1 else gradient[0],
-            self.state.pair.copy(), self.n_done,
+            self.state.number[smo.LAST_PAIR].copy(), self.n_done,
         )  # fmt: skip
 
     @property
@@ -126,12 +128,12 @@ class PairSteps(Steps):
     @property
     def n_done(self) -> int:
         """Pair steps taken."""
-        return int(self.state.counters[0])
+        return int(self.state.number[smo.STEPS])
 
     @property
     def stamp(self) -> int:
         """Counter of the last use of a kernel row."""
-        return int(self.state.counters[1])
+        return int(self.state.number[smo.STAMP])
 
     @property
     def settles(self) -> Self:
@@ -146,8 +148,8 @@ class PairSteps(Steps):
 
     def last_among(self, kept: Mask) -> I8:
         """Return the last pair, (2,), by numbers among the rows kept; −1 if one is not kept."""
-        pair = self.state.pair
-        segment, place = np.divmod(pair, int(self.state.layout[0]))
+        pair = self.state.number[smo.LAST_PAIR]
+        segment, place = np.divmod(pair, int(self.state.number[smo.SEGMENT]))
         all_kept = np.pad(kept, (0, self.n_slack), constant_values=True)
         if (pair < 0).any() or not all_kept[place].all():
             return NO_PAIR
@@ -170,9 +172,7 @@ class PairSteps(Steps):
         optimum is at least this. Of two classes it is 2 over the square of their distance. Where
         other rows have a part in the gradient, ``αᵀKα`` is taken to be what a maximum makes it.
         """
-        alpha, gradient = self._by_segment(
-            self._spread(self.state.alpha), self._spread(self.state.gradient)
-        )
+        alpha, gradient = self._by_segment(self._alpha, self._gradient)
         gain = float((linear * alpha).sum())
         square = float((alpha * (linear - gradient)).sum()) if self._is_alone else 2 * gain
         return bool(gain**2 * self._scale > max(square, 0.0))
@@ -214,19 +214,19 @@ class PairSteps(Steps):
         """Go to the target, unless rounding has made its objective smaller."""
         state, (origin_alpha, origin_gradient) = self.state, self._segments_of(origin)
         ridge = self._ridge
-        alpha, _ = self._by_segment(self._spread(state.alpha), self._spread(state.gradient))
+        alpha, _ = self._by_segment(self._alpha, self._gradient)
         here = origin_gradient - outputs_here - ridge * (alpha - origin_alpha)
         there = origin_gradient - outputs - ridge * (target - origin_alpha)
         change = target - alpha
         # Twice the rise of the objective, which is quadratic along the way.
         if float((change * (here + there)).sum()) > 0.0:
             one = target if self._tube is None else target.sum(axis=0, keepdims=True)
-            self._spread(state.alpha)[:], here = one, there
+            self._alpha[:], here = one, there
             if self.n_slack:
-                smo.spread_of(state, state.alpha, self._size + 1)[0, -1] -= change.sum()
-        gradient = self._spread(state.gradient)
-        gradient[:] = here[: len(gradient)]
-        state.pair[:] = -1
+                slack = smo.spread_of(state, state.double[smo.ALPHA], self._size + 1)[0, -1:]
+                slack -= change.sum()
+        self._gradient[:] = here[: len(self._gradient)]
+        state.number[smo.LAST_PAIR] = -1
         smo.refresh(state)
 
     def _segments_of(self, point: tuple[F8, F8]) -> tuple[F8, F8]:

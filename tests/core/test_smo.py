@@ -114,11 +114,10 @@ def test_a_step_is_the_clipped_optimum(seed):
     mu = state.alpha[i] - alpha[i]
     assert bool(clipped) == (mu >= min(upper[i] - alpha[i], alpha[j] - lower[j]))
     # What the step kept up to date is what a rebuild gives.
-    kept = [state.up.copy(), state.low.copy(), state.up_best.copy(), state.low_best.copy()]
-    centre = state.centre.copy()
+    copies, centre = state.single[[smo.UP, smo.LOW]], state.scalar[smo.CENTRE]
     smo.refresh(state)
-    shift = np.float32(centre[0] - state.centre[0])
-    for copy, fresh in zip(kept[:2], (state.up, state.low), strict=True):
+    shift = np.float32(centre - state.scalar[smo.CENTRE])
+    for copy, fresh in zip(copies, state.single[[smo.UP, smo.LOW]], strict=True):
         assert ((np.abs(copy) > smo.NOBODY) == (np.abs(fresh) > smo.NOBODY)).all()
         real = np.abs(copy) < smo.NOBODY
         np.testing.assert_allclose(copy[real] + shift, fresh[real], rtol=0, atol=3e-6)
@@ -133,7 +132,7 @@ def test_slices_gain_and_change_nothing(rule):
     objectives = [0.0]
     refresh = smo.REFRESH
     while True:
-        steps = sliced.counters[0]
+        steps = sliced.number[smo.STEPS]
         status, _ = run(problem, sliced, RULES[rule], max_steps=refresh)
         assert_in_box(problem, sliced)
         assert abs(sliced.alpha.sum()) < 1e-9
@@ -141,12 +140,12 @@ def test_slices_gain_and_change_nothing(rule):
         if status == smo.CONVERGED:
             break
         assert status == smo.STEPS_SPENT
-        assert sliced.counters[0] == steps + refresh
+        assert sliced.number[smo.STEPS] == steps + refresh
     assert len(objectives) > 2
     assert (np.diff(objectives) >= 0).all()
     np.testing.assert_array_equal(sliced.alpha, whole.alpha)
     np.testing.assert_array_equal(sliced.gradient, whole.gradient)
-    assert sliced.counters[0] == whole.counters[0]
+    assert sliced.number[smo.STEPS] == whole.number[smo.STEPS]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -162,13 +161,13 @@ def test_resumed_from_what_a_checkpoint_holds_it_gives_the_same_bits(rule):
         fresh = smo.make_state(
             state.alpha[:n].copy(), state.gradient[:n].copy(), *problem[2:], np.diag(problem[0])
         )
-        fresh.pair[:] = state.pair
-        fresh.counters[0] = state.counters[0]
+        fresh.number[smo.LAST_PAIR] = state.number[smo.LAST_PAIR]
+        fresh.number[smo.STEPS] = state.number[smo.STEPS]
         state = fresh
     assert slices > 1
     np.testing.assert_array_equal(state.alpha, whole.alpha)
     np.testing.assert_array_equal(state.gradient, whole.gradient)
-    assert state.counters[0] == whole.counters[0]
+    assert state.number[smo.STEPS] == whole.number[smo.STEPS]
 
 
 BITS = """
@@ -222,14 +221,14 @@ def run_with_few_rows(problem, rule, n_slots, batch, *, state=None, tol=1e-4):
         if status != smo.NEED_ROW:
             return status, state, asked
         assert slots[row] == -1
-        asked.append((int(state.counters[0]), row))
+        asked.append((int(state.number[smo.STEPS]), row))
         assert len(asked) < 200 * n, "asks for rows for ever"
         wanted = [row, *rng.permutation(np.flatnonzero(slots[:n] < 0))[: batch - 1]]
         for v in dict.fromkeys(int(w) for w in wanted):
             slot = int(np.argmin(used))
             if owner[slot] >= 0:
                 slots[owner[slot]] = -1
-            owner[slot], slots[v], used[slot] = v, slot, state.counters[1]
+            owner[slot], slots[v], used[slot] = v, slot, state.number[smo.STAMP]
             rows[slot, :n] = K[v]
 
 
@@ -247,7 +246,7 @@ def test_rows_that_come_and_go_do_not_change_the_bits(rule, n_slots, batch):
     assert status == smo.CONVERGED
     np.testing.assert_array_equal(state.alpha, whole.alpha)
     np.testing.assert_array_equal(state.gradient, whole.gradient)
-    assert state.counters[0] == whole.counters[0]
+    assert state.number[smo.STEPS] == whole.number[smo.STEPS]
     assert asked
 
 
@@ -286,7 +285,7 @@ def test_hmg_misses_at_most_one_row_a_step_it_chooses():
     assert by_step.max() <= 2
     assert by_step[0] == 2
     assert (by_step <= 1).mean() > 0.7
-    assert state.counters[0] > len(by_step) / 2
+    assert state.number[smo.STEPS] > len(by_step) / 2
 
 
 def test_a_row_asked_for_stays_until_it_is_used():
@@ -323,11 +322,11 @@ def test_a_step_along_the_last_direction_is_the_clipped_optimum_along_it(seed):
     for _ in range(12):
         before, g = state.alpha[:n].copy(), linear - K @ state.alpha[:n]
         i, j = rng.permutation(n)[:2]
-        if not called(smo._may_step)(state, i, j):
+        if not called(smo._may_step)(state.double, state.scalar[smo.JUMP], i, j):
             continue
         last = np.zeros(n)
-        for k in range(1, 1 + state.moving[0]):
-            last[state.moving[k]] = state.weights[k]
+        for k in range(1, 1 + state.number[smo.MOVING]):
+            last[state.number[smo.MOVING + k]] = state.scalar[smo.WEIGHTS + k]
         mu, turn = called(smo._move_along)(state, i, j, rows[i, j])
         pair = np.eye(n)[i] - np.eye(n)[j]
         if mu == 0.0:
@@ -352,8 +351,8 @@ def test_a_step_along_the_last_direction_is_the_clipped_optimum_along_it(seed):
             state.gradient[:n], linear - K @ state.alpha[:n], rtol=0, atol=1e-4
         )
         rises, falls = state.alpha[:n] < upper, state.alpha[:n] > lower
-        np.testing.assert_array_equal(state.up[:n] > -smo.NOBODY, rises)
-        np.testing.assert_array_equal(state.low[:n] < smo.NOBODY, falls)
-        moving = state.moving[1 : 1 + state.moving[0]]
+        np.testing.assert_array_equal(state.single[smo.UP, :n] > -smo.NOBODY, rises)
+        np.testing.assert_array_equal(state.single[smo.LOW, :n] < smo.NOBODY, falls)
+        moving = state.number[smo.MOVING + 1 :][: state.number[smo.MOVING]]
         assert (rises & falls)[moving].all()
     assert n_along

@@ -41,7 +41,7 @@ def test_theorem_7_is_solved(rule, stuck):
     problem = theorem_7()
     state = start(problem, STUCK if stuck else None)
     if stuck:
-        state.pair[:] = 0, 2
+        state.number[smo.LAST_PAIR] = 0, 2
     assert run(problem, state, RULES[rule], tol=1e-6)[0] == smo.CONVERGED
     optimum = naive.solve(*problem, np.zeros(4))
     # The paper's figure 5 has (C, C, C, C), but the parabola along {2, 4} ends before the corner.
@@ -58,7 +58,7 @@ def test_theorem_7_stops_pure_maximum_gain():
     np.testing.assert_allclose(y * g, [0.7, 1 - np.sqrt(3) / 5, 0.7, 1 - np.sqrt(3) / 5])
     assert naive.gain_pair(K, g, STUCK, lower, upper, (0, 2)) is None
     state = start(problem, STUCK)
-    state.pair[:] = 0, 2
+    state.number[smo.LAST_PAIR] = 0, 2
     assert run(problem, state, smo.GAIN, tol=1e-6)[0] == smo.STALLED
     np.testing.assert_array_equal(state.alpha[:4], STUCK)
     assert naive.kkt_gap(*problem, STUCK) > 1.0
@@ -122,7 +122,7 @@ def test_no_step_where_every_variable_is_at_its_bound(rule, at):
         alpha = upper if "upper" in at else lower
     problem = K, linear, lower, upper
     state = start(problem, alpha)
-    state.pair[:] = 0, 1
+    state.number[smo.LAST_PAIR] = 0, 1
     rows, slots, used = all_rows(problem, state)
     slots[:] = -1  # not even a row is asked for
     assert smo.run(state, rows, slots, used, rule, 1e-3, STEPS) == (smo.CONVERGED, -1)
@@ -146,7 +146,8 @@ def test_duplicates_have_no_curvature(rule):
     K, y = K[np.ix_(twice, twice)], np.append(y[twice[:-1]], -y[0])
     problem = K, y, np.where(y > 0, 0.0, -1.0), np.where(y > 0, 1.0, 0.0)
     state = start(problem)
-    assert run(problem, state, rule, tol=1e-5)[0] == smo.CONVERGED
+    with np.errstate(divide="ignore"):  # without JIT, NumPy warns of the division by η
+        assert run(problem, state, rule, tol=1e-5)[0] == smo.CONVERGED
     assert_in_box(problem, state)
     most = naive.objective(K, y, naive.solve(*problem, np.zeros(17)))
     assert naive.objective(K, y, state.alpha[:17]) == pytest.approx(most, abs=1e-3)
@@ -169,8 +170,8 @@ def stale(problem, alpha, i, t, gap):
     """A state whose float32 copies say t is below i although it is above by `gap`."""
     state = start(problem, alpha)
     state.gradient[t] = state.gradient[i] + gap
-    state.low[t] = state.up[i] - np.float32(1e-3)
-    called(smo._reduce_block)(state.up, state.low, state.up_best, state.low_best, t // smo.BLOCK)
+    state.single[smo.LOW, t] = state.single[smo.UP, i] - np.float32(1e-3)
+    called(smo._reduce_block)(state.single, state.keys, t // smo.BLOCK)
     return state
 
 
@@ -188,13 +189,13 @@ def test_candidates_that_the_float64_gradient_denies_do_not_leave_the_box(rule):
     problem = near_duplicates()
     alpha = np.array([0.25, 0.5, -0.5, -0.25])
     state = stale(problem, alpha, 0, 1, 1e-9)
-    state.pair[:] = 0, 3
+    state.number[smo.LAST_PAIR] = 0, 3
     rows, slots, used = all_rows(problem, state)
     if rule == smo.SECOND_ORDER:
         assert called(smo._second_order_partner)(state, rows, slots[0], 0) == 1
     else:
         assert called(smo._gain_partner)(state, rows, slots) != (1, 0)
-    assert not called(smo._may_step)(state, 0, 1)
+    assert not called(smo._may_step)(state.double, state.scalar[smo.JUMP], 0, 1)
     status, _ = smo.run(state, rows, slots, used, rule, 1e-3, STEPS)
     assert status == smo.CONVERGED
     assert_in_box(problem, state)

@@ -126,7 +126,11 @@ def test_steps_of_a_regression_continue_from_their_point_with_the_same_bits():
     point = steps.point
     assert not point.alpha.all(axis=1).any()
     again = PairSteps(formulation, smo.MVP, point, rows, diagonal=np.diag(K).copy())
-    for name in ("alpha", "gradient", "up", "low", "pair"):
-        np.testing.assert_array_equal(getattr(again.state, name), getattr(steps.state, name))
+    for row in (smo.ALPHA, smo.GRADIENT):
+        np.testing.assert_array_equal(again.state.double[row], steps.state.double[row])
+    for row in (smo.UP, smo.LOW):
+        np.testing.assert_array_equal(again.state.single[row], steps.state.single[row])
+    last = again.state.number[smo.LAST_PAIR]
+    np.testing.assert_array_equal(last, steps.state.number[smo.LAST_PAIR])
     assert is_last_pair(formulation, point.last, 20)
     assert not is_last_pair(formulation, point.last + smo.BLOCK, 20)

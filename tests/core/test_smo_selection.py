@@ -49,7 +49,7 @@ def test_partner_is_second_order(n):
         rows, slots, _ = all_rows(problem, state)
         assert called(smo._second_order_partner)(state, rows, slots[i], i) == j
         assert run(problem, state, smo.SECOND_ORDER, tol=0.0, max_steps=1)[0] == smo.STEPS_SPENT
-        assert tuple(state.pair) == (i, j)
+        assert tuple(state.number[smo.LAST_PAIR]) == (i, j)
 
 
 @pytest.mark.parametrize("n", [4, 15, 30])
@@ -61,7 +61,7 @@ def test_hmg_is_maximum_gain(n):
         state = start(problem, alpha)
         rng = np.random.default_rng(seed)
         last = rng.choice(n, 2, replace=False)
-        state.pair[:] = last
+        state.number[smo.LAST_PAIR] = last
         g = linear - K @ alpha
         at_bound = all(alpha[b] in (lower[b], upper[b]) for b in last)
         best = naive.gain_pair(K, g, alpha, lower, upper, last)
@@ -69,7 +69,7 @@ def test_hmg_is_maximum_gain(n):
         if run(problem, state, smo.HMG, tol=0.0, max_steps=1)[0] == smo.CONVERGED:
             assert g[mvp[0]] <= g[mvp[1]]
             continue
-        i, j = (int(v) for v in state.pair)
+        i, j = (int(v) for v in state.number[smo.LAST_PAIR])
         if at_bound or best is None:
             assert (i, j) == mvp
         else:
@@ -93,7 +93,7 @@ def test_hmg_takes_mvp_within_the_margin_of_a_bound_only():
         alpha = np.zeros(10)
         alpha[a], alpha[b] = distance, -distance
         state = start(problem, alpha)
-        state.pair[:] = a, b
+        state.number[smo.LAST_PAIR] = a, b
         assert called(smo._chooses_by_gain)(state, smo.HMG, a) == by_gain
         assert called(smo._chooses_by_gain)(state, smo.GAIN, a)
 
@@ -101,15 +101,16 @@ def test_hmg_takes_mvp_within_the_margin_of_a_bound_only():
 def test_hmg_asks_for_the_last_pair_first():
     problem = classifier(10)
     state = start(problem, feasible(problem, 1))
-    free = np.flatnonzero((state.alpha > state.lower) & (state.alpha < state.upper))[:2]
-    state.pair[:] = free
+    lower, upper = state.double[smo.LOWER], state.double[smo.UPPER]
+    free = np.flatnonzero((state.alpha > lower) & (state.alpha < upper))[:2]
+    state.number[smo.LAST_PAIR] = free
     rows, slots, used = all_rows(problem, state)
     slots[:] = -1
     for v in free:
         asked = smo.run(state, rows, slots, used, smo.HMG, 1e-3, STEPS)
         assert asked == (smo.NEED_ROW, v)
         slots[v] = v
-    assert state.counters[0] == 0
+    assert state.number[smo.STEPS] == 0
 
 
 def test_first_of_equals_is_taken():
@@ -121,7 +122,7 @@ def test_first_of_equals_is_taken():
     rows, slots, _ = all_rows(problem, state)
     assert called(smo._second_order_partner)(state, rows, slots[0], 0) == 3
     for pair, chosen in (((1, 4), (1, 3)), ((4, 1), (4, 0))):
-        state.pair[:] = pair
+        state.number[smo.LAST_PAIR] = pair
         assert called(smo._gain_partner)(state, rows, slots) == chosen
 
 
@@ -133,7 +134,7 @@ def test_first_of_equals_is_taken_from_the_first_block():
     rows, slots, _ = all_rows(problem, state)
     assert called(smo._extremes)(state) == (0, 1)
     assert called(smo._second_order_partner)(state, rows, slots[n - 2], n - 2) == 1
-    state.pair[:] = n - 2, n - 1
+    state.number[smo.LAST_PAIR] = n - 2, n - 1
     assert called(smo._gain_partner)(state, rows, slots) == (n - 2, 1)
 
 
@@ -149,7 +150,7 @@ def test_padding_is_never_selected(n):
         assert 0 <= j < len(problem[0])
         rows, slots, _ = all_rows(problem, state)
         assert called(smo._second_order_partner)(state, rows, slots[i], i) < len(problem[0])
-        state.pair[:] = i, j
+        state.number[smo.LAST_PAIR] = i, j
         assert called(smo._gain_partner)(state, rows, slots)[1] < len(problem[0])
 
 
@@ -167,7 +168,7 @@ def test_selection_over_many_blocks(seed):
     i, j = naive.second_order_pair(K, g, alpha, lower, upper)
     assert called(smo._second_order_partner)(state, rows, slots[i], i) == j
     last = np.random.default_rng(seed).choice(n, 2, replace=False)
-    state.pair[:] = last
+    state.number[smo.LAST_PAIR] = last
     best = naive.gain_pair(K, g, alpha, lower, upper, last)
     assert set(called(smo._gain_partner)(state, rows, slots)) == set(best)
 
