@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import io
 import pkgutil
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(text)
     if printed.getvalue() and hasattr(options, "output"):
         with options.output.open("a") as file:
-            file.write(f"$ python -m tools.benchmarks {' '.join(given)}\n{printed.getvalue()}\n")
+            file.write(f"$ python -m tools.benchmarks {shlex.join(given)}\n{printed.getvalue()}\n")
     return code
 
 
