@@ -154,10 +154,38 @@ def _decorated(function: Decorated, options: dict[str, object]) -> Decorated:
     chosen |= {"cache": True, "allocates": False, **options}
     chosen["_nrt"] = chosen.pop("allocates")  # Numba's run time, which counts references
     is_kept = chosen.pop("cache") and not config.DISABLE_JIT
-    made = njit(**chosen)(function)
+    made = njit(**chosen, pipeline_class=_passes())(function)
     if is_kept:
         made._cache = _files()(function)  # Numba's own option fails where it finds no folder
     return made
+
+
+UNNEEDED = {
+    "WithLifting", "InlineClosureLikes", "MakeFunctionToJitFunction", "FindLiterallyCalls",
+    "LiteralUnroll", "LiteralPropagationSubPipelinePass", "InlineOverloads", "NopythonRewrites",
+    "RewriteDynamicRaises", "AnnotateTypes", "DumpParforDiagnostics",
+}  # fmt: skip
+"""Passes of Numba's for what no function of the core has: ``with``, closures, expressions of whole
+arrays, exceptions with values. They are 6 % of the time; such a function is refused without them,
+or is compiled otherwise."""
+
+
+@cache
+def _passes() -> Decorated:
+    """Return Numba's compiler without the passes that are not needed."""
+    from numba.core import compiler, compiler_machinery
+
+    class Passes(compiler.CompilerBase):  # type: ignore[misc] # Numba has no types
+        def define_pipelines(self) -> list[Decorated]:
+            given = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+            chosen = compiler_machinery.PassManager("core")
+            for each, text in given.passes:
+                if each.__name__ not in UNNEEDED:
+                    chosen.add_pass(each, text)
+            chosen.finalize()
+            return [chosen]
+
+    return Passes
 
 
 def why_not_kept() -> str | None:

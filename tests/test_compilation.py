@@ -70,6 +70,17 @@ def test_functions_that_do_not_say_so_make_no_arrays():
         compiled(make, cache=False)(3)
 
 
+def test_passes_that_are_left_out_are_passes_of_numba():
+    known = numba.core.typed_passes, numba.core.untyped_passes, numba.core.compiler
+    for name in compilation.UNNEEDED:
+        assert any(hasattr(module, name) for module in known), name
+    double = compiled(lambda x: 2 * x, cache=False)
+    assert double(2) == 4
+    [passes] = double.get_metadata(double.signatures[0])["pipeline_times"].values()
+    assert any("native_lowering" in name for name in passes)
+    assert not any("inline_closure_likes" in name for name in passes)
+
+
 class TestWhatIsSaid:
     def test_a_block_that_compiles_says_so_first_and_how_much_at_its_end(self, monkeypatch):
         monkeypatch.setattr(compilation, "_not_kept", [])
