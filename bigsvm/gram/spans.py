@@ -239,7 +239,8 @@ class SparseSpan(ComputedSpan):
                 self._values.of_pairs, block,
             )  # fmt: skip
             return
-        (gram.byte_span if of_bytes else gram.sparse_span)(
+        span = gram.listed_span if tile.listed else gram.sparse_span
+        (gram.byte_span if of_bytes else span)(
             *rows, self.norms, self._place, tile.vectors, tile.used, tile.edges, tile.norms,
             self._values.product, self._values.formula, block, weights, sums, out, slots,
         )  # fmt: skip
