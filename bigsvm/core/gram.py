@@ -216,6 +216,9 @@ if config.DISABLE_JIT:
         for k in range(start, stop):
             out[i] = _fma(chunk[places[k]], values[k], out[i])
 
+    def _prefetch(values: Untyped, place: int) -> None:
+        pass
+
     def _byte_sums(
         words: Untyped,
         places: Integers,
@@ -376,6 +379,25 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
         numbers = types.intp, types.intp
         return types.void(values, places, *numbers, chunk, out, types.intp), generate
+
+    @intrinsic
+    def _prefetch(typing_context: Untyped, values: Untyped, place: Untyped) -> Untyped:
+        """Ask for ``values[place]``, which is needed soon, from memory."""
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+            array = context.make_array(values)(context, builder, arguments[0])
+            name = "llvm.prefetch.p0i8"
+            kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+            call = cgutils.get_or_insert_function(builder.module, kind, name)
+            at = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
+            # To read, keep it in all caches, data.
+            builder.call(call, [at, *(ir.Constant(word, n) for n in (0, 3, 1))])
+            return context.get_dummy_value()
+
+        return types.void(values, types.intp), generate
 
     @intrinsic
     def _byte_sums(
@@ -933,10 +955,10 @@ def _listed_entries(
 
 @inner
 def _listed_products(
-    numbers: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    stops: NDArray[np.int32],
     values: Floats,
     count: int,
-    starts: NDArray[np.int32],
     partners: NDArray[np.int32],
     others: Floats,
     row: Floats,
@@ -946,9 +968,9 @@ def _listed_products(
     for j in range(p):
         row[j] = 0
     for k in range(count):
-        value, number = values[k], numbers[k]
+        value = values[k]
         # Unsigned indices: one that might count from the end takes longer.
-        first, stop = np.uint64(starts[number]), np.uint64(starts[number + 1])
+        first, stop = np.uint64(firsts[k]), np.uint64(stops[k])
         if stop - first == np.uint64(p):
             full = others[first:stop]
             for j in range(p):
@@ -990,6 +1012,7 @@ def listed_span(
     for i in range(m):
         most = max(most, indptr[i + 1] - indptr[i])
     numbers, values = np.empty(most, np.int32), np.empty(most, data.dtype)
+    firsts, stops = np.empty(most, np.int32), np.empty(most, np.int32)
     for t in range(edges.shape[0] - 1):
         others = vectors[edges[t, 2] : edges[t + 1, 2]]
         part = used[edges[t, 1] : edges[t + 1, 1]]
@@ -1000,8 +1023,12 @@ def listed_span(
             count = _listed_entries(
                 data, indices, indptr[i], indptr[i + 1], directory, numbers, values
             )
+            for k in range(count):
+                firsts[k], stops[k] = lists[numbers[k]], lists[numbers[k] + 1]
+                _prefetch(partners, firsts[k])
+                _prefetch(others, firsts[k])
             row = block[i, : high - low]
-            _listed_products(numbers, values, count, lists, partners, others, row)
+            _listed_products(firsts, stops, values, count, partners, others, row)
         _use(
             block[:m, : high - low], low, norms, norms_partners[low:high], formula, weights, sums,
             out, slots,

@@ -15,6 +15,7 @@ from bigsvm.core import csr, gram, products
 from bigsvm.core import functions as sums
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.data.rows import RowsAt
+from bigsvm.gram.lists import lists_of, share_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,16 +35,10 @@ if TYPE_CHECKING:
 PARTNERS_PER_TILE = 512
 """Partners of a tile: with 252 rows, its float32 products fill half of a second-level cache."""
 SPARSE_TILE_BYTES = 4 << 20
-"""Most bytes of a tile of sparse partners. One with too many features is made narrower."""
+"""Most bytes of a tile of sparse partners. One with too many features is laid out in lists or made
+narrower."""
 NARROWEST_SPARSE_TILE = 32
 """Fewest partners that such a tile has."""
-ENTRIES_PER_MATCH = 3.0
-"""Entries of a row of a tile in place of which one feature that it shares with a partner of a list
-is multiplied: lists are taken if there are as many."""
-FULL_LIST = 16
-"""A list with at least one of so many partners of its tile has all, as vectors add them up then."""
-COLUMNS_PER_ENTRY = 64
-"""Most columns for each entry of a tile of lists: its directory has two bits of each column."""
 WEIGHTS_PER_EVALUATION = 8
 """Weights that are added in about the time of one kernel value of rows with few features."""
 ALL_PER_WEIGHT = 5
@@ -231,7 +226,7 @@ class Partners:
             data = values.astype(prepare.dtype, copy=False)
             prepare.sparse_norms(data, indptr, norms[start:stop])
             prepare.check(norms[start:stop])
-            lists.append(_lists(data, indices, indptr, used, place))
+            lists.append(lists_of(data, indices, indptr, used, place))
             edges[t + 1] = edges[t] + (stop - start, *map(len, lists[-1]))
         features = np.concatenate([part for part, _ in lists])
         vectors = np.concatenate([part for _, part in lists])
@@ -241,30 +236,6 @@ class Partners:
             parts = vectors[of_vectors], norms[start:stop], features[of_used]
             tiles.append(Tile(start, stop, *parts, edges[t : t + 2] - edges[t], listed=True))
         return Tile(0, len(places), vectors, norms, features, edges, listed=True), tiles
-
-
-def _lists(
-    data: Floats, indices: NDArray[np.integer], indptr: I8, used: I4, place: I4
-) -> tuple[I4, Floats]:
-    """Lay CSR rows out in lists, one for each feature used: the directory with them, and values.
-
-    `gram.listed_span` describes them.
-    """
-    p, n_words = len(indptr) - 1, -(-len(place) // 32)
-    place[used] = 0
-    csr.csr_counts(indices, indptr, place)
-    lengths = place[used]
-    lengths[FULL_LIST * lengths >= p] = p
-    starts = np.zeros(len(used) + 1, np.int32)
-    np.cumsum(lengths, out=starts[1:])
-    head, n_listed = 1 + 2 * n_words, int(starts[-1])
-    part = np.zeros(head + len(starts) + n_listed, np.int32)
-    part[0], part[head : head + len(starts)] = n_words, starts
-    directory = part[1:head].view(np.uint32).reshape(n_words, 2)
-    values = np.zeros(n_listed, data.dtype)
-    partners = part[head + len(starts) :]
-    csr.csr_lists(data, indices, indptr, used, starts, place, directory, partners, values)
-    return part, values
 
 
 def _aligned_zeros(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
@@ -291,26 +262,13 @@ def _sparse_bounds(prepare: KernelValues, rows: sp.csr_array, places: I8) -> Ite
             csr.csr_features(indices, in_tile, occurs)
             used = np.flatnonzero(occurs).astype(np.int32)
             fits = len(used) * width * prepare.dtype.itemsize <= SPARSE_TILE_BYTES
-            listed = (
-                not fits and prepare.can_be_listed and _share_few(indices, in_tile, len(occurs))
-            )
+            listed = not fits and prepare.can_be_listed and share_few(indices, in_tile, len(occurs))
             if fits or listed or width <= NARROWEST_SPARSE_TILE:
                 break
             width = max(width // 2, NARROWEST_SPARSE_TILE)
         stop = start + len(in_tile) - 1
         yield start, stop, used, listed
         start = stop
-
-
-def _share_few(indices: NDArray[np.integer], indptr: I8, n_columns: int) -> bool:
-    """Whether CSR rows have so few features in common that lists of them are faster than a tile."""
-    p, n_entries = len(indptr) - 1, int(indptr[-1])
-    if n_columns > COLUMNS_PER_ENTRY * n_entries:
-        return False
-    counts = np.zeros(n_columns, np.int32)
-    csr.csr_counts(indices, indptr, counts)
-    matches = np.square(counts, dtype=np.float64).sum()
-    return bool(ENTRIES_PER_MATCH * matches <= n_entries * p)
 
 
 def weighted_rows(weights: Weights) -> I8:

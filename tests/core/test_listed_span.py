@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numba import config
 
 from bigsvm.core import gram
-from bigsvm.gram import partners
+from bigsvm.gram.lists import FULL_LIST, lists_of
 
 LINEAR = gram.Formula(gram.LINEAR, 1.0, 0.0, 1, 0.0)
 COLUMNS = 70
@@ -30,9 +30,10 @@ def run(span, rows, vectors, used, parts):
     out = np.full((m, p), np.nan, dtype)
     widest = max(np.diff([start for start, _, _ in parts]))
     span(
-        rows.data, rows.indices, rows.indptr, np.zeros(m, dtype), place, np.concatenate(vectors),
-        np.concatenate(used).astype(np.int32), np.array(parts, np.int64), np.zeros(p, dtype), None,
-        LINEAR, np.full((m, widest), np.nan, dtype), np.empty(0), np.empty(0), out, np.arange(m),
+        rows.data, rows.indices, rows.indptr.astype(np.int64), np.zeros(m, dtype), place,
+        np.concatenate(vectors), np.concatenate(used).astype(np.int32), np.array(parts, np.int64),
+        np.zeros(p, dtype), None, LINEAR, np.full((m, widest), np.nan, dtype), np.empty(0),
+        np.empty(0), out, np.arange(m),
     )  # fmt: skip
     np.testing.assert_array_equal(place, -1)
     return out
@@ -44,8 +45,8 @@ def listed(rows, others, *, cuts=()):
     for part in np.split(others, cuts):
         part = sp.csr_array(part)
         features = np.unique(part.indices).astype(np.int32)
-        given = part.data, part.indices, part.indptr, features
-        lists, values = partners._lists(*given, np.empty(COLUMNS, np.int32))
+        given = part.data, part.indices, part.indptr.astype(np.int64), features
+        lists, values = lists_of(*given, np.empty(COLUMNS, np.int32))
         used.append(lists)
         vectors.append(values)
         parts.append(tuple(np.add(parts[-1], (part.shape[0], len(lists), len(values)))))
@@ -73,15 +74,15 @@ def test_products_have_the_bits_of_chains_with_zeros(dtype, data):
 
 
 def test_frequent_features_have_all_partners_and_rare_ones_those_that_have_them():
-    n = 4 * partners.FULL_LIST
+    n = 4 * FULL_LIST
     others = np.zeros((n, COLUMNS), np.float32)
     others[:, 40] = np.arange(1, n + 1)
-    others[[3, 9, 10, 60], 50] = 5
+    others[[3, 9, 10, n - 1], 50] = 5
     others[[2, 7], 69] = 7
     part = sp.csr_array(others)
     features = np.array([40, 50, 69], np.int32)
-    given = part.data, part.indices, part.indptr, features
-    lists, values = partners._lists(*given, np.empty(COLUMNS, np.int32))
+    given = part.data, part.indices, part.indptr.astype(np.int64), features
+    lists, values = lists_of(*given, np.empty(COLUMNS, np.int32))
     starts = lists[1 + 2 * 3 : 1 + 2 * 3 + 4]
     np.testing.assert_array_equal(np.diff(starts), [n, n, 2])
     np.testing.assert_array_equal(values[:n], others[:, 40])

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram import KernelTiles, Partners
+from bigsvm.gram.lists import listed_bytes
 from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.kernels import RBF, Laplacian, Linear
 
@@ -94,3 +95,19 @@ def test_sums_do_not_depend_on_pieces():
             partners = Partners(tiles.values, RowsAt(few, places), for_sparse_rows=True)
             tiles.multiply(some, partners, weights[places], pieces)
     np.testing.assert_array_equal(whole, pieces)
+
+
+@pytest.mark.parametrize("common", [0, 60])
+def test_lists_take_no_more_than_is_planned_for_a_sample(common):
+    sample, others = text_rows(PARTNERS_PER_TILE, common=common), text_rows(common=common, seed=1)
+    planned = listed_bytes(sample, most_features=1000)
+    partners = prepared(others)
+    assert partners.whole.listed
+    assert partners.nbytes <= N * planned <= 2 * partners.nbytes
+
+
+def test_nothing_is_planned_where_other_rows_of_their_kind_may_not_be_listed():
+    sample = text_rows(PARTNERS_PER_TILE)
+    assert listed_bytes(sample, most_features=2000) is None
+    assert prepared(text_rows(always=2)).whole.listed
+    assert listed_bytes(text_rows(PARTNERS_PER_TILE, always=2), most_features=1000) is None
