@@ -183,6 +183,7 @@ def plan_training(
     gram_share: float = GRAM_SHARE,
     resident_bytes: int = 0,
     packed: bool = True,
+    packed_row_bytes: float | None = None,
     whole: bool = False,
 ) -> TrainingPlan:
     """Divide `memory` bytes, for all arrays of the run together, among the parts of a run.
@@ -205,6 +206,8 @@ def plan_training(
         Bytes of arrays of the caller that stay in memory, such as sample weights.
     packed : bool
         Whether rows are packed for products. False for a kernel matrix.
+    packed_row_bytes : float, optional
+        Bytes of a packed row, if they are known to be fewer than `packed_bytes`.
     whole : bool
         Whether all rows are one working set. Its kernel rows then get all free memory.
     """
@@ -224,7 +227,8 @@ def plan_training(
     gram = max(int(gram_share * free), SMALLEST_GRAM)
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + ACTIVE_STATE_BYTES
     row_bytes += active_output_bytes * others
-    row_bytes += packed_bytes(n_columns, bytes_per_row) if packed else 0
+    if packed:
+        row_bytes += packed_row_bytes or packed_bytes(n_columns, bytes_per_row)
     for_rows = free - gram - blocks
     size = widest = active = exact = 0
     fewest = n_rows if whole else min(SMALLEST_WORKING_SET, n_rows)

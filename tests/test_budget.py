@@ -206,6 +206,17 @@ def test_packed_sparse_rows_take_no_more_than_is_planned(width, entries):
     assert packed <= n * (packed_bytes(width, 8 * entries) + 16)
 
 
+def test_rows_that_take_less_when_packed_leave_memory_for_more_active_rows():
+    sizes = {"n_rows": 20_000, "n_columns": 50_000, "bytes_per_row": 900.0}
+    given = {"row_alignment": 1, "threads": 1, **sizes}
+    tiles = plan_training(500_000_000, **given)
+    lists = plan_training(500_000_000, **given, packed_row_bytes=2000.0)
+    assert tiles.active_rows < 10_000
+    assert lists.active_rows == 20_000
+    assert lists.working_set > tiles.working_set
+    assert sum(lists.projected.values()) <= 500_000_000
+
+
 class TestShares:
     def test_a_share_is_one_of_the_memory_of_the_machine(self):
         assert parse_bytes("50%") == machine_bytes() // 2

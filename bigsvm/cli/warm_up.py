@@ -28,6 +28,8 @@ _MANY_ROWS = 1200
 """Rows of a job with more than one block of support vectors, 512 of them."""
 _COLUMNS = 64
 """Columns of a job: with fewer, its models would be so small that they predict by NumPy."""
+_LISTED_COLUMNS = 20_000
+"""Columns of sparse rows of which a tile exceeds the cache, so that it is laid out in lists."""
 
 
 def command(json: Json = False, quiet: Quiet = False) -> None:
@@ -124,6 +126,13 @@ def _jobs(folder: Path) -> Iterator["Job"]:
         signal = large[:_ROWS, 0]
         for machine, y in _machines(signal > 0, np.digitize(signal, [-0.5, 0.5]), signal):
             yield f"{machine!r}, {name}", _fit(machine, kinds[name][:_ROWS], y)
+    # Rows that share few features are laid out in lists.
+    columns = np.sort(random.integers(_LISTED_COLUMNS, size=dense.shape), axis=1)
+    starts = np.arange(0, columns.size + 1, _COLUMNS)
+    wide = sp.csr_matrix((dense.ravel(), columns.ravel(), starts), (_ROWS, _LISTED_COLUMNS))
+    wide.sum_duplicates()
+    for dtype in (np.float64, np.float32):
+        yield "rows of many columns", _fit(SVC(), wide.astype(dtype), two)
     # Of few entries the moments are computed by NumPy; few samples need no rows in advance.
     n = FEW_ENTRIES // _COLUMNS + 1
     for dtype in (np.float64, np.float32):

@@ -164,6 +164,59 @@ def csr_tile(
 
 
 @compiled
+def csr_counts(indices: Integers, indptr: Integers, counts: NDArray[np.int32]) -> None:
+    """Count in how many CSR rows each feature occurs; counts (n_features,), 0 before."""
+    for k in range(indptr[0], indptr[-1]):
+        counts[indices[k]] += 1
+
+
+@compiled
+def csr_lists(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    used: NDArray[np.int32],
+    starts: NDArray[np.int32],
+    place: NDArray[np.int32],
+    directory: NDArray[np.uint32],
+    partners: NDArray[np.int32],
+    values: Floats,
+) -> None:
+    """List the p CSR rows, the partners of a tile, that have each feature, for `gram.listed_span`.
+
+    The list of feature used_r is ``partners[starts[r]:starts[r + 1]]``, ascending, with the values
+    beside them; starts (n_used + 1,) is given. A list of length p has all partners, with zeros.
+    The directory (n_words, 2), 0 before, has for each 32 features a bit of each one used, and how
+    many are used before. values are 0 before; `place` is scratch, (n_features,).
+    """
+    n, p, one = used.shape[0], indptr.shape[0] - 1, np.uint32(1)
+    for r in range(n):
+        directory[used[r] >> 5, 0] |= one << np.uint32(used[r] & 31)
+    r = 0
+    for word in range(directory.shape[0]):
+        directory[word, 1] = r
+        while r < n and used[r] >> 5 == word:
+            r += 1
+    for r in range(n):
+        place[used[r]] = starts[r]
+    for j in range(p):
+        for k in range(indptr[j], indptr[j + 1]):
+            at = place[indices[k]]
+            partners[at], values[at] = j, data[k]
+            place[indices[k]] = at + 1
+    for r in range(n):
+        first, count = starts[r], place[used[r]] - starts[r]
+        if starts[r + 1] - first == p:
+            # From the last one on, each moves to its own place.
+            for j in range(p - 1, -1, -1):
+                value = values.dtype.type(0)
+                if count > 0 and partners[first + count - 1] == j:
+                    count -= 1
+                    value = values[first + count]
+                partners[first + j], values[first + j] = j, value
+
+
+@compiled
 def csr_survey(
     data: Floats, indices: Integers, indptr: Integers, places: NDArray[np.int64]
 ) -> tuple[int, int, int]:

@@ -28,6 +28,10 @@ Sparse partners of whole numbers from 0 to 255 are laid out as bytes, in one of 
 
 Other rows are multiplied in floats, with the same bits as if the partners were floats.
 
+Sparse rows of very many columns have few features in common, and a tile of their features would
+exceed the cache. Partners are then laid out in lists, one for each feature, of those partners that
+have it: `listed_span`. Its products are the same chains without the zeros.
+
 The exponential is written here because LLVM vectorises it, unlike ``math.exp``.
 
 Kernel codes are LIBSVM's ``-t``: 0 linear, 1 polynomial, 2 rbf, 3 sigmoid, 4 precomputed; and 5
@@ -212,6 +216,9 @@ if config.DISABLE_JIT:
         for k in range(start, stop):
             out[i] = _fma(chunk[places[k]], values[k], out[i])
 
+    def _prefetch(values: Untyped, place: int) -> None:
+        pass
+
     def _byte_sums(
         words: Untyped,
         places: Integers,
@@ -372,6 +379,25 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
         numbers = types.intp, types.intp
         return types.void(values, places, *numbers, chunk, out, types.intp), generate
+
+    @intrinsic
+    def _prefetch(typing_context: Untyped, values: Untyped, place: Untyped) -> Untyped:
+        """Ask for ``values[place]``, which is needed soon, from memory."""
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+            array = context.make_array(values)(context, builder, arguments[0])
+            name = "llvm.prefetch.p0i8"
+            kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+            call = cgutils.get_or_insert_function(builder.module, kind, name)
+            at = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
+            # To read, keep it in all caches, data.
+            builder.call(call, [at, *(ir.Constant(word, n) for n in (0, 3, 1))])
+            return context.get_dummy_value()
+
+        return types.void(values, types.intp), generate
 
     @intrinsic
     def _byte_sums(
@@ -895,6 +921,118 @@ def sparse_span(
         else:
             _sparse_overlaps(values, places, starts, tile, products)
         _use(block, low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
+
+
+@inner
+def _listed_entries(
+    data: Floats,
+    indices: Integers,
+    begin: int,
+    end: int,
+    directory: NDArray[np.int32],
+    numbers: NDArray[np.int32],
+    values: Floats,
+) -> int:
+    """Collect the entries ``begin … end - 1`` whose features have lists, and count them.
+
+    numbers and values have space for all of them, and get the numbers of the lists.
+    """
+    count = 0
+    for k in range(begin, end):
+        word, bit = np.int64(indices[k]) >> 5, np.int64(indices[k]) & 31
+        bits = np.int64(directory[2 * word])
+        # How many bits before this one are set.
+        x = bits & ((1 << bit) - 1)
+        x = x - (x >> 1 & 0x55555555)
+        x = (x & 0x33333333) + (x >> 2 & 0x33333333)
+        x = (x + (x >> 4) & 0x0F0F0F0F) * 0x01010101 >> 24 & 255
+        numbers[count] = directory[2 * word + 1] + x
+        values[count] = data[k]
+        # Without a branch: about as many features have a list as have none.
+        count += int(bits >> bit & 1)
+    return count
+
+
+@inner
+def _listed_products(
+    firsts: NDArray[np.int32],
+    stops: NDArray[np.int32],
+    values: Floats,
+    count: int,
+    partners: NDArray[np.int32],
+    others: Floats,
+    row: Floats,
+) -> None:
+    """Dot products (p,) of the first entries of a row with a tile of lists: see `listed_span`."""
+    p = row.shape[0]
+    for j in range(p):
+        row[j] = 0
+    for k in range(count):
+        value = values[k]
+        # Unsigned indices: one that might count from the end takes longer.
+        first, stop = np.uint64(firsts[k]), np.uint64(stops[k])
+        if stop - first == np.uint64(p):
+            full = others[first:stop]
+            for j in range(p):
+                row[j] = _fma(value, full[j], row[j])
+        else:
+            for place in range(first, stop):
+                one = np.uint64(partners[place])
+                row[one] = _fma(value, others[place], row[one])
+
+
+@compiled(allocates=True)
+def listed_span(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    norms: Floats,
+    place: NDArray[np.int32],
+    vectors: Floats,
+    used: NDArray[np.int32],
+    edges: NDArray[np.int64],
+    norms_partners: Floats,
+    product: None,
+    formula: Formula,
+    block: Floats,
+    weights: F8,
+    sums: F8,
+    out: Floats,
+    slots: NDArray[np.int64],
+) -> None:
+    """Do what `sparse_span` does, with partners in lists, one for each feature of a tile.
+
+    Zeros of partners are not multiplied, which does not change a chain. Where two rows have few
+    features in common, that is much less work, and the lists are much smaller than a tile.
+
+    The part of `used` for a tile has the number of words of its directory, the directory, where
+    the lists begin, and the partners in them; `vectors` has their values: see `csr.csr_lists`.
+    """
+    m, most = norms.shape[0], 0
+    for i in range(m):
+        most = max(most, indptr[i + 1] - indptr[i])
+    numbers, values = np.empty(most, np.int32), np.empty(most, data.dtype)
+    firsts, stops = np.empty(most, np.int32), np.empty(most, np.int32)
+    for t in range(edges.shape[0] - 1):
+        others = vectors[edges[t, 2] : edges[t + 1, 2]]
+        part = used[edges[t, 1] : edges[t + 1, 1]]
+        of_partners = part.shape[0] - others.shape[0]
+        directory, lists = part[1:], part[1 + 2 * np.int64(part[0]) : of_partners]
+        partners, low, high = part[of_partners:], edges[t, 0], edges[t + 1, 0]
+        for i in range(m):
+            count = _listed_entries(
+                data, indices, indptr[i], indptr[i + 1], directory, numbers, values
+            )
+            for k in range(count):
+                firsts[k], stops[k] = lists[numbers[k]], lists[numbers[k] + 1]
+                _prefetch(partners, firsts[k])
+                _prefetch(others, firsts[k])
+            row = block[i, : high - low]
+            _listed_products(firsts, stops, values, count, partners, others, row)
+        _use(
+            block[:m, : high - low], low, norms, norms_partners[low:high], formula, weights, sums,
+            out, slots,
+        )  # fmt: skip
 
 
 @inner

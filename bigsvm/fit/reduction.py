@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigsvm.budget import parse_bytes, plan_training
 from bigsvm.data.kernel_matrix import support_rows
@@ -16,8 +17,10 @@ from bigsvm.data.wrappers import hold
 from bigsvm.errors import ParameterError
 from bigsvm.executors.local import VALUES_AT_ONCE
 from bigsvm.fit.fingerprint import provenance_of
-from bigsvm.fit.gamma import mean_distance, weighted_variance
-from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.fit.gamma import mean_distance, sampled_rows, weighted_variance
+from bigsvm.gram.lists import listed_bytes
+from bigsvm.gram.partners import PARTNERS_PER_TILE, SPARSE_TILE_BYTES
+from bigsvm.kernels import KERNELS, Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.models import KernelExpansion
 from bigsvm.parameters.names import KERNEL_PARAMETERS
 from bigsvm.training.saving import Saver
@@ -26,7 +29,6 @@ from bigsvm.training.state import limits_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import scipy.sparse as sp
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8, I8
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 SHRINKING_BYTES = 50
 """Bytes of a row in a working set that rows leave: alpha and gradient of up to two variables,
 whether the row is kept, and its number."""
+FEATURES_OF_TILE = SPARSE_TILE_BYTES // (4 * PARTNERS_PER_TILE)
+"""Most features of a tile of sparse rows as wide as others."""
 
 
 class Certified(Protocol):
@@ -219,6 +223,9 @@ def make_plan(
     resident_bytes += source.kept_bytes
     if parameters.may_shrink:
         resident_bytes += SHRINKING_BYTES * n_rows
+    packed_row_bytes = None
+    if source.is_sparse and source.n_columns > FEATURES_OF_TILE:
+        packed_row_bytes = _listed_row_bytes(parameters, source)
     plan = plan_training(
         parse_bytes(parameters.memory),
         n_rows=n_rows,
@@ -229,12 +236,24 @@ def make_plan(
         n_outputs=n_outputs,
         resident_bytes=int(resident_bytes),
         packed=not parameters.takes_kernel_matrix,
+        packed_row_bytes=packed_row_bytes,
         whole=parameters.working_set == "all",
         **functions,
     )
     if parameters.kernel_rows is not None:
         plan = plan.with_kernel_rows(parameters.kernel_rows)
     return plan
+
+
+def _listed_row_bytes(parameters: TrainingParameters, source: RowSource) -> float | None:
+    """Bytes of a row in lists, by a sample of the rows; None if they may be laid out in tiles."""
+    kernel = parameters.kernel
+    product = kernel.product if isinstance(kernel, Kernel) else KERNELS[kernel].product
+    if product != "dot" or source.n_rows < PARTNERS_PER_TILE:
+        return None
+    chosen = source.sample_indices(PARTNERS_PER_TILE, seed=parameters.seed)
+    rows = sp.csr_array(sampled_rows(source, chosen))
+    return listed_bytes(rows, most_features=FEATURES_OF_TILE)
 
 
 class Trained(NamedTuple, Generic[Result]):

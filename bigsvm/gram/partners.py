@@ -15,6 +15,7 @@ from bigsvm.core import csr, gram, products
 from bigsvm.core import functions as sums
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.data.rows import RowsAt
+from bigsvm.gram.lists import lists_of, share_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
     Weights: TypeAlias = F8 | sp.csr_array
     Scratch: TypeAlias = Callable[[str, tuple[int, ...], np.dtype[Any]], NDArray[Any]]
     Bytes = NDArray[np.uint8] | NDArray[np.uint32]
-    Bounds = tuple[int, int, I4]
+    Bounds = tuple[int, int, I4, bool]
 
 PARTNERS_PER_TILE = 512
 """Partners of a tile: with 252 rows, its float32 products fill half of a second-level cache."""
 SPARSE_TILE_BYTES = 4 << 20
-"""Most bytes of a tile of sparse partners. One with too many features is made narrower."""
+"""Most bytes of a tile of sparse partners. One with too many features is laid out in lists or made
+narrower."""
 NARROWEST_SPARSE_TILE = 32
 """Fewest partners that such a tile has."""
 WEIGHTS_PER_EVALUATION = 8
@@ -62,7 +64,8 @@ class Tile(NamedTuple):
 
     For dense rows `vectors` are packed panels. For sparse rows they are the transposed vectors of
     one or several tiles, one tile after the other; `used` are the features that occur in each tile
-    and `edges` where each one begins, as `gram.sparse_span` and `gram.byte_span` take them.
+    and `edges` where each one begins, as `gram.sparse_span` and `gram.byte_span` take them. If they
+    are `listed`, they are the lists of `gram.listed_span`.
 
     For a kernel matrix `vectors` is empty, `used` are the features that hold the kernel values with
     the partners, and `norms` the diagonal, or 0 where it is not known.
@@ -74,6 +77,7 @@ class Tile(NamedTuple):
     norms: Floats
     used: I4 | None = None
     edges: I8 | None = None
+    listed: bool = False
 
 
 class _Layout(NamedTuple):
@@ -92,9 +96,9 @@ class _Layout(NamedTuple):
         """Lay out tiles with these bounds and features."""
         chunk = 1 if dtype.kind == "f" else gram.CHUNK_BYTES // dtype.itemsize
         if dtype == np.uint32:
-            tiles = [(start, stop, np.unique(used >> 2)) for start, stop, used in tiles]
+            tiles = [(a, b, np.unique(used >> 2), listed) for a, b, used, listed in tiles]
         sizes = [
-            (b - a, len(used), -(-(b - a) // chunk) * chunk * len(used)) for a, b, used in tiles
+            (b - a, len(used), -(-(b - a) // chunk) * chunk * len(used)) for a, b, used, _ in tiles
         ]
         edges = np.zeros((len(tiles) + 1, 3), np.int64)
         np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=edges[1:])
@@ -188,16 +192,18 @@ class Partners:
     def _sparse_tiles(prepare: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
         rows = sp.csr_array(rows)
         bounds = list(_sparse_bounds(prepare, rows, places))
+        if any(listed for *_, listed in bounds):
+            return Partners._listed_tiles(prepare, rows, places, bounds)
         layouts = [_Layout.of(bounds, dtype) for dtype in prepare.tile_dtypes(rows, places)]
         dtype, bounds, edges = min(layouts, key=lambda layout: layout.nbytes)
         vectors = _aligned_zeros(int(edges[-1, 2]), dtype)
         norms = np.empty(len(places), prepare.dtype)
-        features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in bounds)])
+        features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used, _ in bounds)])
         place = np.empty(rows.shape[1], np.int32)
         chunk = gram.CHUNK_BYTES // dtype.itemsize
         lay_out = csr.csr_tile if dtype.kind == "f" else csr.csr_byte_tile
         tiles = []
-        for t, (start, stop, used) in enumerate(bounds):
+        for t, (start, stop, used, _) in enumerate(bounds):
             values, indices, indptr = prepare.taken(rows, places[start:stop])
             data = values.astype(prepare.dtype, copy=False)
             flat = vectors[edges[t, 2] : edges[t + 1, 2]]
@@ -207,6 +213,29 @@ class Partners:
             own_edges = edges[t : t + 2] - edges[t]
             tiles.append(Tile(start, stop, flat, norms[start:stop], used, own_edges))
         return Tile(0, len(places), vectors, norms, features, edges), tiles
+
+    @staticmethod
+    def _listed_tiles(
+        prepare: KernelValues, rows: sp.csr_array, places: I8, bounds: list[Bounds]
+    ) -> tuple[Tile, list[Tile]]:
+        norms = np.empty(len(places), prepare.dtype)
+        place, edges = np.empty(rows.shape[1], np.int32), np.zeros((len(bounds) + 1, 3), np.int64)
+        lists = []
+        for t, (start, stop, used, _) in enumerate(bounds):
+            values, indices, indptr = prepare.taken(rows, places[start:stop])
+            data = values.astype(prepare.dtype, copy=False)
+            prepare.sparse_norms(data, indptr, norms[start:stop])
+            prepare.check(norms[start:stop])
+            lists.append(lists_of(data, indices, indptr, used, place))
+            edges[t + 1] = edges[t] + (stop - start, *map(len, lists[-1]))
+        features = np.concatenate([part for part, _ in lists])
+        vectors = np.concatenate([part for _, part in lists])
+        tiles = []
+        for t, (start, stop, *_) in enumerate(bounds):
+            _, of_used, of_vectors = map(slice, edges[t], edges[t + 1])
+            parts = vectors[of_vectors], norms[start:stop], features[of_used]
+            tiles.append(Tile(start, stop, *parts, edges[t : t + 2] - edges[t], listed=True))
+        return Tile(0, len(places), vectors, norms, features, edges, listed=True), tiles
 
 
 def _aligned_zeros(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
@@ -218,9 +247,10 @@ def _aligned_zeros(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
 
 
 def _sparse_bounds(prepare: KernelValues, rows: sp.csr_array, places: I8) -> Iterator[Bounds]:
-    """Yield where tiles of sparse vectors begin and end, and the features that occur in each.
+    """Yield where tiles of sparse vectors begin and end, the features in each, and if it is listed.
 
-    A tile begins at each multiple of PARTNERS_PER_TILE, where pieces of partners begin.
+    A tile begins at each multiple of PARTNERS_PER_TILE, where pieces of partners begin. Its bounds
+    depend on the partners up to the next multiple alone, so that sums do not depend on pieces.
     """
     start = 0
     while start < len(places):
@@ -232,11 +262,12 @@ def _sparse_bounds(prepare: KernelValues, rows: sp.csr_array, places: I8) -> Ite
             csr.csr_features(indices, in_tile, occurs)
             used = np.flatnonzero(occurs).astype(np.int32)
             fits = len(used) * width * prepare.dtype.itemsize <= SPARSE_TILE_BYTES
-            if fits or width <= NARROWEST_SPARSE_TILE:
+            listed = not fits and prepare.can_be_listed and share_few(indices, in_tile, len(occurs))
+            if fits or listed or width <= NARROWEST_SPARSE_TILE:
                 break
             width = max(width // 2, NARROWEST_SPARSE_TILE)
         stop = start + len(in_tile) - 1
-        yield start, stop, used
+        yield start, stop, used, listed
         start = stop
 
 

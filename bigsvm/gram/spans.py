@@ -167,8 +167,12 @@ class ComputedSpan(Span):
         return kernel_values
 
     def add_sums(self, partners: Partners, weights: F8, sums: F8) -> None:
-        """Do all tiles in one call."""
-        if not self._values.is_fused:
+        """Do all tiles in one call, but those of lists.
+
+        In their code the compiler makes another loop of the sums, with other bits. Whether a tile
+        is listed depends on the others.
+        """
+        if not self._values.is_fused or partners.whole.listed:
             super().add_sums(partners, weights, sums)
         elif partners.n:
             block, out = self._block(partners.widest), self._no_rows()
@@ -239,7 +243,8 @@ class SparseSpan(ComputedSpan):
                 self._values.of_pairs, block,
             )  # fmt: skip
             return
-        (gram.byte_span if of_bytes else gram.sparse_span)(
+        span = gram.listed_span if tile.listed else gram.sparse_span
+        (gram.byte_span if of_bytes else span)(
             *rows, self.norms, self._place, tile.vectors, tile.used, tile.edges, tile.norms,
             self._values.product, self._values.formula, block, weights, sums, out, slots,
         )  # fmt: skip

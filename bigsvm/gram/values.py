@@ -147,6 +147,11 @@ class KernelValues:
         pays = gram.MULTIPLIES_BYTES and n_entries >= ENTRIES_PER_GROUP * n_groups
         return [np.dtype(np.uint32), self.dtype] if 1 < largest <= most and pays else [self.dtype]
 
+    @property
+    def can_be_listed(self) -> bool:
+        """Whether products are dot products, to which zeros add nothing."""
+        return self.product is None and self.of_pairs is None
+
     def squared_norms(self, values: Floats) -> Floats:
         """``|a|²`` of prepared rows (m, d), with the bits of `packed_norms`."""
         m, d = values.shape
