@@ -1,5 +1,6 @@
 """What all tests share. It also puts this folder on the path: ``import naive``."""
 
+import gc
 import os
 from pathlib import Path
 from unittest import mock
@@ -53,6 +54,19 @@ def pytest_collection_modifyitems(items):
             if kind not in faults.KINDS:
                 raise pytest.UsageError(f"{item.nodeid}: {kind!r} is no kind of fault")
             item.user_properties.append(("fault", kind))
+    # One cluster then serves all of them, and only for a while: idle workers take time too.
+    items.sort(key=lambda item: "cluster" in item.fixturenames)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Do not look for garbage among all tests, now and whenever many objects have been made."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -392,7 +392,7 @@ def _move(s: RowProblem, w: Watched, row: F4, n_changed: int) -> None:
 @compiled
 def level(s: RowProblem, cooling: int, tol: float) -> float:
     """By how much rows have to violate now to be looked at; `tol` in the end."""
-    t, height = s.counters[0], ldexp(FIRST_LEVEL, -s.counters[2])
+    t, height = s.counters[0], ldexp(FIRST_LEVEL, -int(s.counters[2]))
     if cooling == LOG:
         height /= log10(t + 10.0)
     else:

@@ -36,8 +36,8 @@ MOMENTS = {
 ACTS = ("kill one", "kill all", "stop one", "add one")
 A_SLICE = [
     ("sweep at 30 %", "kill all"),
-    ("active product", "kill one"),
     ("sweep at 0 %", "add one"),
+    ("active product", "kill one"),
     ("grow", "stop one"),
     ("certificate", "kill one"),
 ]

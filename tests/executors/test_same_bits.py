@@ -35,11 +35,10 @@ def folder(tmp_path_factory):
         yield tmp_path_factory.mktemp("stores")
 
 
-@pytest.fixture(scope="module")
-def workers():
-    """Three workers."""
-    with opened_cluster(3) as cluster, distributed.Client(cluster) as client:
-        yield client
+@pytest.fixture
+def workers(client):
+    """Two workers; the slow tests below have other numbers of them."""
+    return client
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def here_and_there(folder, name, client, *, sparse):
 
 
 @pytest.mark.parametrize(("name", "sparse"), SLICE)
-def test_formulations_on_three_workers(folder, name, sparse, workers, passes):
+def test_formulations_on_workers(folder, name, sparse, workers, passes):
     here_and_there(folder, name, workers, sparse=sparse)
     assert_computed_by_workers(passes)
 

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from support import HANGS
+from support.clusters import go_on, opened_cluster
 from support.one_vs_one import train
 from support.problems import clouds
 from support.resuming import StopAt, Until, assert_killed_to_the_same_bits
@@ -30,6 +31,13 @@ from bigsvm.training.result import StopReason
 
 N_PAIRS = 10
 """Of 5 classes."""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers of this module, whose tests disturb them."""
+    with opened_cluster(2) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -270,7 +278,7 @@ class TestRuns:
             there = train(X, y, hooks=Hooks(client=client))
         finally:
             if how == signal.SIGSTOP:
-                os.kill(process, signal.SIGCONT)
+                go_on(process)
         assert lost
         assert traffic[-1].tasks_again > 0
         assert_same_bits(there.functions, here.functions)

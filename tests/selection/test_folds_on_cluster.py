@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from support import faulty_workers, processes
-from support.clusters import go_on, kill, process_ids, stop, wait_for_workers
+from support.clusters import go_on, kill, opened_cluster, process_ids, stop, wait_for_workers
 from support.stores import make_chunks_small
 
 import bigsvm
@@ -27,6 +27,13 @@ ROWS = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
 LABELS = (ROWS[:, 0] * ROWS[:, 1] > 0.2 * ROWS[:, 2]).astype(int)
 MEMORY = "20MB"
 GRID = {"C": [0.3, 3.0], "gamma": [0.2, 1.0]}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers of this module, whose tests disturb them."""
+    with opened_cluster(2) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -42,9 +42,13 @@ def opened_cluster(n_workers):
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster():
-    """Two worker processes of one thread each."""
+    """Two worker processes of one thread each, for all tests that do not disturb them.
+
+    Starting them takes longer than most of these tests. A module whose tests kill, stop or add
+    workers has a fixture of this name of its own.
+    """
     with opened_cluster(2) as cluster:
         yield cluster
 

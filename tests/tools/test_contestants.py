@@ -70,6 +70,7 @@ def job(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_all_contestants_find_the_same_model(job, capsys):
     asked = [
         ("memory", "csr", "memory"), ("this", "dense", "memory"), ("this", "csr", "streamed"),
