@@ -21,19 +21,21 @@ if TYPE_CHECKING:
     Integers = NDArray[np.integer[Any]]
 
 ENTRIES_PER_MATCH = 3.0
-"""Entries of a row of a tile in place of which one feature that it shares with a partner of a list
-is multiplied: lists are taken if there are as many."""
+"""Lists are used where a row of a tile has at least this many entries for each feature that it
+shares with a partner: multiplying by a list costs as much more than multiplying by a tile."""
 FULL_LIST = 8
-"""A list with at least one of so many partners of its tile has all, as vectors add them up then."""
+"""A list with at least 1 / FULL_LIST of the partners of its tile has all of them, because such a
+list is added up by vector instructions."""
 LEAST_SPARSE = 4
-"""Lists have at most one of so many partners on average: longer ones take the memory of tiles."""
+"""Lists have at most 1 / LEAST_SPARSE of the partners on average: longer ones take as much memory
+as a tile."""
 COLUMNS_PER_ENTRY = 64
 """Most columns for each entry of a tile of lists: its directory has two bits of each column."""
 DOUBT = 2.0
-"""Rows of a sample must have so many times more features than a tile, and share so many times fewer
-of them, for all tiles of a run to be planned as lists: a tile has other rows."""
+"""All tiles of a run are planned as lists only if a sample passes the rule by this factor: tiles
+have other rows."""
 MORE_BYTES = 1.25
-"""Factor of the bytes of the lists of a sample: so many more are planned for others."""
+"""Planned bytes over those of a sample: other rows may take more."""
 
 
 def lists_of(data: Floats, indices: Integers, indptr: I8, used: I4, place: I4) -> tuple[I4, Floats]:
@@ -73,7 +75,7 @@ def share_few(
 
 
 def _lengths(counts: I4, p: int) -> I4:
-    """Lengths of lists of features that so many of p partners have."""
+    """Lengths of the lists of features, of which each has `counts` of p partners."""
     return np.where(FULL_LIST * counts >= p, np.int32(p), counts)
 
 

@@ -78,8 +78,9 @@ def test_a_pass_in_groups_can_be_ended(rows, monkeypatch):
 def test_groups_take_no_more_memory_than_blocks_of_rows_may(monkeypatch, kind):
     """Few features are shared, so that the layout of all is twenty times the bytes of a group."""
     rng = np.random.default_rng(0)
-    shape = (3000, 40_000)
-    vectors = sp.random_array(shape, density=5e-4, rng=rng, format="csr", dtype=kind)
+    rare = sp.random_array((3000, 40_000), density=5e-4, rng=rng, format="csr", dtype=kind)
+    common = sp.csr_array(rng.random((3000, 20)).astype(kind))  # or they would be laid out in lists
+    vectors = sp.hstack([common, rare], format="csr")
     sizes, made_by = [], prediction.Partners
 
     def noted(*given, **named):
