@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from support import HANGS
-from support.clusters import go_on, opened_cluster
+from support.clusters import go_on, kill, opened_cluster, stop
 from support.one_vs_one import train
 from support.problems import clouds
 from support.resuming import StopAt, Until, assert_killed_to_the_same_bits
@@ -31,6 +31,8 @@ from bigsvm.training.result import StopReason
 
 N_PAIRS = 10
 """Of 5 classes."""
+STOPPED_SECONDS = 20.0
+"""A worker goes on by then, whatever becomes of the run: no test may wait for ever."""
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +260,7 @@ class TestRuns:
 
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
     def test_pairs_of_a_lost_worker_are_done_by_another(self, client, monkeypatch, how, traffic):
-        """Of a worker that was killed, and of one that is stopped until the run has ended."""
+        """Of a worker that was killed, and of one that is stopped for longer than the run takes."""
         monkeypatch.setattr(passes, "SILENT_SECONDS", 2.0)
         client.wait_for_workers(2)
         X, y = data(n=1500)
@@ -269,7 +271,7 @@ class TestRuns:
         def losing(self, worker, name, *given):
             future = submit(self, worker, name, *given)
             if name == "bigsvm-pairs" and worker.address == address and not lost:
-                os.kill(process, how)
+                kill(process) if how == signal.SIGKILL else stop(process, STOPPED_SECONDS)
                 lost.append(address)
             return future
 
