@@ -260,7 +260,7 @@ class TestRuns:
 
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
     def test_pairs_of_a_lost_worker_are_done_by_another(self, client, monkeypatch, how, traffic):
-        """Of a worker that was killed, and of one that is stopped for longer than the run takes."""
+        """The worker is killed, or stopped for longer than the run takes."""
         monkeypatch.setattr(passes, "SILENT_SECONDS", 2.0)
         client.wait_for_workers(2)
         X, y = data(n=1500)

@@ -61,7 +61,7 @@ def _counting(values: Counter[str], seconds: dict[str, float], found: set[int]) 
 
     for_each_span, finished = KernelTiles._for_each_span, FoldFits.finished
 
-    def counted_span(*arguments: Any) -> None:  # noqa: ANN401
+    def counted_span(*arguments: Any) -> None:  # noqa: ANN401 (those of a compiled function)
         values[parts[-1]] += arguments[-1]
         for_each_span(*arguments)
 

@@ -127,7 +127,7 @@ def trained(job: dict[str, Any], work: Work, patches: list[Any]) -> dict[str, An
     def share_out(*given: Any, **named: Any) -> None:  # noqa: ANN401 (as `Ledger.share_out`)
         work.share_out(*given, **named)
 
-    def timed_ensure(*given: Any, **named: Any) -> None:  # noqa: ANN401
+    def timed_ensure(*given: Any, **named: Any) -> None:  # noqa: ANN401 (as `ensure`)
         with work.batch():
             ensure(*given, **named)
 
