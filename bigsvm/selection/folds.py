@@ -21,6 +21,7 @@ from bigsvm.data.store_part import StorePart
 from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.estimators.watching import StoppedByCtrlC, folder_of_checkpoints
 from bigsvm.executors.clients import worker_bytes
+from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.selection.steps import Steps
 from bigsvm.training import events
@@ -129,6 +130,9 @@ def make_data(
             truth = np.asarray(y)
     if weights is not None and len(weights) != source.n_rows:
         raise DataError(f"sample_weight has {len(weights)} values; there are {source.n_rows} rows")
+    if estimator._formulation in CLASSIFIERS and labels is not None and len(labels):
+        if not (labels != labels[0]).any():  # else each fit of each point would say so
+            raise DataError(f"y has one class only ({labels[0]}); two are needed, or more")
     return Data(source, labels, truth, weights)
 
 

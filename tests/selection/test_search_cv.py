@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
 
 import bigsvm
-from bigsvm.errors import BigsvmError
+from bigsvm.errors import BigsvmError, DataError
 from bigsvm.selection import lines
 from bigsvm.selection.grid import rounds_of
 
@@ -131,6 +131,11 @@ def test_points_that_cannot_be_trained_have_no_score():
     assert np.isnan(search.cv_results_["mean_test_score"][0])
     with pytest.raises(BigsvmError, match="nu"):
         search.set_params(error_score="raise").fit(X, labels)
+
+
+def test_rows_of_one_class_are_refused_before_any_point_is_tried():
+    with pytest.raises(DataError, match=r"y has one class only \(0\.0\); two are needed"):
+        bigsvm.SearchCV(bigsvm.SVC(), GRID).fit(X, np.zeros(300))
 
 
 @pytest.mark.parametrize(
