@@ -300,7 +300,7 @@ def certificate_lines(
         ),
         ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
         ("in short", most_of_the_time(certificate, of_one=not many)),
-        ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
+        ("threads", None if idle is None else f"waited for {idle:.0%} of the time of the sweeps"),
         ("cluster", cluster_line(certificate)),
     ]
 
@@ -345,7 +345,7 @@ def _phases(seconds: Mapping[str, float] | None, *, of_pairs: bool) -> str | Non
     if of_pairs:
         return shown
     serial = (seconds.get("steps", 0.0) + seconds.get("rest", 0.0)) / total
-    return f"{shown}; steps and rest, {serial:.0%}, in one thread"
+    return f"{shown}; for {serial:.0%} of the time only one thread worked"
 
 
 def _gap(certificate: Mapping[str, Any]) -> str:

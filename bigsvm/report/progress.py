@@ -358,7 +358,7 @@ def swept_text(event: events.Swept) -> str:
 
 
 def _idle(share: float | None) -> str:
-    return "" if share is None else f", threads idle {share:.0%} of the sweep"
+    return "" if share is None else f", threads waited for {share:.0%} of it"
 
 
 class ConvertingProgress:

@@ -87,7 +87,7 @@ def trained(store, *arguments):
     certificate = dict(made.certificate)
     for name in ("seconds", "seconds_by_phase", "cpu_idle", "bytes_read"):
         certificate.pop(name, None)
-    shown = re.sub(r"[\d.]+ s\b|threads idle.*", "", ended.stderr)
+    shown = re.sub(r"[\d.]+ s\b|threads waited.*", "", ended.stderr)
     return (
         *((part.shape, part.tobytes()) for part in parts),
         json.dumps(certificate, default=str),

@@ -45,7 +45,7 @@ def test_plain_lines(capsys):
         "1 000 rows, 5 columns; working sets of up to 100 rows; 5 MB of arrays",
         "resumed after sweep 2",
         "sweep 3: gap 0.125 (tol 0.001), objective -1.5, 42 support vectors, 7 bounded, "
-        "1 min 15 s, threads idle 12% of the sweep",
+        "1 min 15 s, threads waited for 12% of it",
         "sweep 4: gap 0.0625 (tol 0.001), objective -1.5, 42 support vectors, 7 bounded, "
         "1 min 16 s",
         "checkpoint 9 written in 0.50 s",
