@@ -30,7 +30,7 @@ def container(make):
 
 READ_BY_PREDICT = {
     "path_of_zarr_array", "path_of_zarr_array_of_format_2", "path_of_zarr_group",
-    "path_of_numpy_file",
+    "path_of_numpy_file", "path_of_anndata_in_zarr",
 }  # fmt: skip
 """Refused by `fit` and `write_store`, as they have no labels; `predict` reads them."""
 
@@ -278,7 +278,7 @@ def anndata_backed_view(matrix, folder):
     return anndata_backed(matrix, folder)[:500]
 
 
-@refused(r"X is an iterator .*which gives its rows only once; give an array")
+@refused(r"X is an iterator .*which gives its rows only once; give an array .*, or a function that")
 def iterator(matrix, folder):
     return iter(matrix)
 
@@ -340,6 +340,15 @@ def path_of_zarr_group(matrix, folder):
     return folder / "csr.zarr"
 
 
+@refused(r"a\.zarr: a Zarr group, .*; give zarr\.open_group\('.*a\.zarr'\)\['X'\]")
+def path_of_anndata_in_zarr(matrix, folder):
+    import zarr
+
+    group = zarr.create_group(folder / "a.zarr", attributes={"encoding-type": "anndata"})
+    group.create_array("X", data=matrix)
+    return folder / "a.zarr"
+
+
 @refused(r"none\.zarr: no such folder; check the path")
 def path_of_nothing(matrix, folder):
     return folder / "none.zarr"
@@ -351,7 +360,7 @@ def path_of_text(matrix, folder):
     return folder / "x.txt"
 
 
-@refused(r"x\.npy: this is a NumPy array .*--label or label=")
+@refused(r"x\.npy: this is a NumPy array .*--label, label= or the y of fit")
 def path_of_numpy_file(matrix, folder):
     memory_map(matrix, folder)
     return folder / "x.npy"

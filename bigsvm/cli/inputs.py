@@ -190,7 +190,7 @@ def opened(
     from bigsvm.conversion.from_text import convert
 
     with temporary_folder(options.cache_dir) as folder:
-        what = "has columns with names" if is_table else "is LIBSVM text"
+        what = "has columns with names" if is_table else "is read as LIBSVM text"
         display.line(f"{source} {what}: converting it to a temporary store in {folder.parent}")
         name = f"the temporary store of {source} in {folder.parent} (--cache-dir)"
         with _called(folder / "data.zarr", name):

@@ -176,7 +176,7 @@ def refuse_without_rows(X: Any) -> None:
     if hasattr(X, "__next__"):
         raise DataError(
             f"X is an iterator ({type(X).__name__}), which gives its rows only once; give an array "
-            "of them"
+            "of them, or a function that returns an iterator of batches each time it is called"
         )
     if hasattr(X, "__dask_graph__"):
         raise DataError(

@@ -275,8 +275,11 @@ def not_a_store(place: Place) -> str:
     """Sentence that says what is at a place and what to give instead."""
     kind = _zarr_kind(place)
     if kind is not None:
+        way = f"zarr.open_{kind}({str(place)!r})"
+        if any(place.exists(f"X/{name}") for name in ("zarr.json", ".zarray", ".zgroup")):
+            way += "['X']"  # the matrix of AnnData
         return (
-            f"{place}: a Zarr {kind}, but not a bigsvm store; give zarr.open_{kind}({str(place)!r})"
+            f"{place}: a Zarr {kind}, but not a bigsvm store; give {way}"
             ", or make a store of that with bigsvm.write_store"
         )
     if not isinstance(place, Folder):
@@ -304,7 +307,8 @@ def not_a_store(place: Place) -> str:
         return f"{path}: this is {what}, not a store; {remedy}"
     return (
         f"{path}: a file, and a store is a folder; make one of LIBSVM text with `bigsvm convert` "
-        "or `bigsvm.convert`, and of arrays with `bigsvm.write_store`"
+        "or `bigsvm.convert`, and of arrays with `bigsvm.write_store`; of CSV name the column of "
+        "its labels, as with --label, label= or the y of fit"
     )
 
 

@@ -20,9 +20,9 @@ _COMPRESSIONS = (
 _SKIPPABLE_ZSTD = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
 """Frames without content, with which parallel compressors begin."""
 
-_TABLE = "name the column of its labels, as with --label or label="
+_TABLE = "name the column of its labels, as with --label, label= or the y of fit"
 _OTHER_TABLE = "read it into an array and use bigsvm.write_store"
-_UNPACK = "unpack it, and give the text in it"
+_UNPACK = "unpack it, and give what is in it"
 _OTHERS = (
     (b"PK\x03\x04", "a zip archive", _UNPACK),
     (b"PK\x05\x06", "an empty zip archive", "give LIBSVM text"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import tempfile
 
 import pytest
@@ -168,6 +169,19 @@ class TestAdvice:
     def test_about_text_in_place_of_a_store(self, data):
         with pytest.raises(StoreError, match=r"a file, and a store is a folder; .*bigsvm\.convert"):
             bigsvm.SVC().fit(data / "train.libsvm")
+
+    def test_about_a_store_in_an_archive(self, data, tmp_path):
+        archive = shutil.make_archive(tmp_path / "x.zarr", "zip", data / "train.zarr")
+        with pytest.raises(
+            StoreError, match="a zip archive, not a store; unpack it, and give what is"
+        ):
+            bigsvm.SVC().fit(archive)
+
+    def test_about_a_table_without_the_name_of_its_labels(self, tmp_path):
+        (tmp_path / "x.csv").write_text("a,b,y\n1,2,0\n2,1,1\n")
+        with pytest.raises(StoreError, match=r"x\.csv: .*of CSV name the column of its labels"):
+            bigsvm.SVC().fit(tmp_path / "x.csv")
+        assert bigsvm.SVC().fit(tmp_path / "x.csv", "y").n_features_in_ == 2
 
     def test_about_dask_arrays_with_other_columns(self, data):
         model = KernelExpansion.load(data / "model")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.datasets import load_digits, make_blobs, make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
@@ -177,6 +177,16 @@ class TestHeldOut:
         model = bigsvm.SVC(calibration="sigmoid").fit(X, y)
         assert model.model_.calibration.n_rows == 2
         assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_weights_of_rows_move_probabilities_and_those_of_classes_do_not():
+    X, y = make_classification(800, 4, n_redundant=0, class_sep=0.3, weights=[0.8], random_state=0)
+    weights = np.where(y == 1, 5.0, 1.0)
+    plain = bigsvm.SVC(calibration="sigmoid", class_weight={1: 5}).fit(X, y)
+    weighted = bigsvm.SVC(calibration="sigmoid").fit(X, y, sample_weight=weights)
+    share = np.average(y, weights=weights)
+    assert plain.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.1)
+    assert weighted.predict_proba(X)[:, 1].mean() == pytest.approx(share, abs=0.1)
 
 
 class TestTraining:
