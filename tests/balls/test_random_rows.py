@@ -155,7 +155,7 @@ def test_another_seed_draws_other_rows(kind, block_bytes, make):
 def test_a_row_is_drawn_as_often_as_its_weight_says(kind, make):
     weights = np.zeros(N_ROWS)
     weights[[0, 3, 500, N_ROWS - 1]] = 1.0, 2.0, 2.5, 4.5
-    indices, _ = drawn(make(kind, weights=weights), *[SAMPLE] * 100)
+    indices, _ = drawn(make(kind, weights=weights), *[SAMPLE] * 30)
     counts = np.bincount(indices, minlength=N_ROWS)
     assert counts[weights == 0].sum() == 0
     assert_shares(counts[weights > 0], weights[weights > 0])
@@ -208,7 +208,7 @@ def test_position_decides_what_is_drawn(kind, room, make):
     """One that has got there agrees with one that begins there; in memory, draw by draw."""
     draws = (60, 60, 120, 480, 60, 480, 480)
     whole, _ = drawn(make(kind, most_held=room), *draws)
-    for k in (1, 3, 5):
+    for k in (1, 5):
         position = sum(draws[:k])
         rest, _ = drawn(make(kind, position, most_held=room), *draws[k:])
         np.testing.assert_array_equal(rest, whole[position:])

@@ -229,26 +229,27 @@ def test_unbounded_problem_of_an_indefinite_kernel_is_refused(moons):
 
 # -- stores ---------------------------------------------------------------------------------------
 
-LITTLE = {"C": 30.0, "gamma": 0.005, "memory": "12MB", "n_jobs": 1, "tol": 1e-6}
+LITTLE = {"C": 30.0, "gamma": 0.005, "memory": "8MB", "n_jobs": 1, "tol": 1e-6}
+N_ROWS = 2500
 
 
 @pytest.fixture(scope="module")
 def cloud():
-    return np.random.default_rng(0).normal(size=(4000, 128)).astype(np.float32)
+    return np.random.default_rng(0).normal(size=(N_ROWS, 128)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
 def store(cloud, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema, "CHUNK_BYTES", 1 << 14)
-        return bigsvm.write_store(tmp_path_factory.mktemp("s") / "s.zarr", cloud, np.zeros(4000))
+        return bigsvm.write_store(tmp_path_factory.mktemp("s") / "s.zarr", cloud, np.zeros(N_ROWS))
 
 
 @pytest.fixture(scope="module")
 def best(cloud):
     """The objective at the optimum, of the dense problem."""
     K = rbf_kernel(cloud.astype(np.float64), gamma=0.005)
-    return 0.5 * naive.l2_svc(K + np.eye(4000) / 30).sum()
+    return 0.5 * naive.l2_svc(K + np.eye(N_ROWS) / 30).sum()
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -259,7 +260,7 @@ def test_a_store_has_the_optimum_of_its_rows(store, cloud, best, solver):
     assert model.certificate_["bytes_read"] > 2 * cloud.nbytes
     assert model.objective_ == pytest.approx(best, rel=1e-6)
     inside = model.predict(store).compute() == 1
-    assert inside.mean() == pytest.approx(1 - len(model.support_) / 4000, abs=0.01)
+    assert inside.mean() == pytest.approx(1 - len(model.support_) / N_ROWS, abs=0.01)
 
 
 def test_resumed_after_max_iter_it_ends_at_the_same_model(store, tmp_path):

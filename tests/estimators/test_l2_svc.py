@@ -374,8 +374,8 @@ def test_warm_start_from_an_uncertified_model(moons):
 @pytest.fixture(scope="module")
 def clouds():
     rng = np.random.default_rng(0)
-    y = np.where(rng.random(4000) < 0.4, 1, -1)
-    X = rng.normal(size=(4000, 12)).astype(np.float32)
+    y = np.where(rng.random(2500) < 0.4, 1, -1)
+    X = rng.normal(size=(2500, 12)).astype(np.float32)
     X[:, 0] += y
     return X, y
 

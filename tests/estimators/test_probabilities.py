@@ -38,7 +38,9 @@ from bigsvm.parameters.formulations import CALIBRATIONS, FORMULATIONS, TRAITS
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
 
-LITTLE = {"gamma": 0.1, "memory": "3MB", "n_jobs": 1}
+N_ROWS = 4500
+"""Rows of `clouds` and `store`."""
+LITTLE = {"gamma": 0.1, "memory": "2MB", "n_jobs": 1}
 """So little memory that the rows of `store` are read again and again."""
 
 
@@ -50,8 +52,8 @@ def moons():
 @pytest.fixture(scope="module")
 def clouds():
     rng = np.random.default_rng(0)
-    y = np.where(rng.random(8000) < 0.3, 1, -1)
-    X = rng.normal(size=(8000, 20)).astype(np.float32)
+    y = np.where(rng.random(N_ROWS) < 0.3, 1, -1)
+    X = rng.normal(size=(N_ROWS, 20)).astype(np.float32)
     X[:, 0] += 1.2 * y
     return X, y
 
@@ -62,7 +64,7 @@ def make_store(clouds, tmp_path_factory):
 
     def make(y=clouds[1], **options):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(schema, "CHUNK_BYTES", 1 << 14)
+            patch.setattr(schema, "CHUNK_BYTES", 1 << 13)
             path = tmp_path_factory.mktemp("store") / "clouds.zarr"
             return bigsvm.write_store(path, clouds[0], y, **options)
 
@@ -159,7 +161,7 @@ class TestHeldOut:
         np.testing.assert_array_equal(rows, rows_held_out(*clouds[:1], y))
 
     def test_a_class_too_rare_for_blocks_is_held_out_by_rows(self, make_store):
-        y = np.zeros(8000)
+        y = np.zeros(N_ROWS)
         y[[5, 17, 4000]] = 1
         store = make_store(y)
         labels = store.labels()
@@ -307,14 +309,14 @@ class TestStreamed:
     @pytest.mark.parametrize("method", METHODS)
     def test_a_store_has_the_probabilities_of_arrays(self, store, method):
         model = bigsvm.SVC(calibration=method, **LITTLE).fit(store)
-        X, y = store.rows.read(0, 8000), store.labels()
+        X, y = store.rows.read(0, N_ROWS), store.labels()
         held, weights = hold_out(store.rows, y, None)
         arrays = bigsvm.SVC(gamma=0.1, tol=1e-4).fit(X, y, weights)
         values = arrays.decision_function(X)
         expected = fit_calibration(method, values[held.rows], held.codes == 1)
         found = model.predict_proba(store)
         assert isinstance(found, da.Array)
-        assert found.shape == (8000, 2)
+        assert found.shape == (N_ROWS, 2)
         assert found.numblocks[1] == 1
         assert model.model_.calibration.n_rows == len(held.rows)
         error = np.abs(found.compute()[:, 1] - expected.probability(values))
@@ -659,7 +661,7 @@ class TestOneClass:
         detector = bigsvm.OneClassSVM(nu=0.1, calibration="density", **LITTLE).fit(store)
         found = detector.predict_proba(store)
         assert isinstance(found, da.Array)
-        assert found.shape == (8000, 2)
+        assert found.shape == (N_ROWS, 2)
         assert detector.model_.calibration.n_rows % store.rows.row_alignment == 0
 
     @pytest.mark.parametrize(
