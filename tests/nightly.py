@@ -53,6 +53,7 @@ VARIANTS_IN_CI = {
     "estimators/test_probabilities.py::test_scikit_learn_contract": 24,
     "estimators/test_sorted_rows.py::"
     "test_a_sampled_ball_of_rows_in_any_order_is_as_good_as_of_shuffled_ones": 9,
+    "estimators/test_sorted_rows.py::test_another_seed_is_another_search_of_streamed_rows": 2,
     "estimators/test_splits_of_stores.py::test_searches_shuffled_splits_and_workers": 1,
     "estimators/test_squared_losses_in_float64.py::test_an_objective_that_falls_ends_the_run": 1,
     "estimators/test_stopping.py::test_ctrl_c_saves_the_run_and_leaves_a_model": 2,
