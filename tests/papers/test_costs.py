@@ -62,7 +62,7 @@ def test_rows_that_are_there_are_used_though_they_are_cheap(tmp_path):
 
 # -- runs: a refusal is as if nothing had been given ---------------------------------------------
 
-X, Y = blobs(2500, overlap=2.0)
+X, Y = blobs(1800, overlap=2.0)
 FORMULATIONS = {
     "hinge": lambda **options: bigsvm.SVC(C=5.0, gamma=0.5, **options),
     "squared hinge": lambda **options: bigsvm.SVC(
@@ -70,7 +70,7 @@ FORMULATIONS = {
     ),
     "nu": lambda **options: bigsvm.NuSVC(nu=0.4, gamma=0.5, **options),
 }
-SCARCE = {"working_set": "all", "memory": "3MB", "n_jobs": 1}
+SCARCE = {"working_set": "all", "memory": "2MB", "n_jobs": 1}
 """Memory for less than a tenth of the kernel rows: settled rows are left out by default."""
 
 
@@ -106,7 +106,7 @@ def test_a_refusal_is_as_if_nothing_had_been_given(tmp_path, make, refusal, monk
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize("n_steps", [pytest.param(1, marks=pytest.mark.slow), 5000])
+@pytest.mark.parametrize("n_steps", [pytest.param(1, marks=pytest.mark.slow), 2500])
 def test_a_resumed_run_keeps_to_what_was_decided(tmp_path, keeps, n_steps, monkeypatch):
     """Though another machine, or rows that another run has left, would lead to the contrary."""
 
@@ -115,7 +115,7 @@ def test_a_resumed_run_keeps_to_what_was_decided(tmp_path, keeps, n_steps, monke
 
     def train(name, hooks=None, **options):
         parameters = TrainingParameters(
-            C=5.0, gamma=0.5, working_set="all", memory="3MB", threads=1, disk_cache="100MB",
+            C=5.0, gamma=0.5, working_set="all", memory="2MB", threads=1, disk_cache="100MB",
             cache_dir=str(tmp_path / f"rows {name}"), **options,
         )  # fmt: skip
         return train_model(as_row_source(X), Y, None, parameters, hooks)
