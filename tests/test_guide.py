@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from support.guide import BLOCK, GUIDE, PAGE, REPOSITORY, follow_page
@@ -50,6 +51,16 @@ def test_the_guide_is_shell_and_python_and_runs(folder):
     assert {kind for kind, _ in GUIDE} == {"sh", "python"}
     made = {"train.zarr", "scaled.zarr", "test-scaled.zarr", "model.safetensors", "run"}
     assert made <= set(os.listdir(folder))
+
+
+def test_the_index_of_the_guide_names_each_section():
+    linked = set(re.findall(r"\]\(#([a-z0-9-]+)\)", PAGE.partition("\n## ")[0]))
+
+    def places(heading):
+        names = re.findall(heading, PAGE, re.MULTILINE)
+        return {re.sub(r"[^a-z0-9 -]", "", name.lower()).replace(" ", "-") for name in names}
+
+    assert places(r"^## (.+)$") <= linked <= places(r"^##+ (.+)$")
 
 
 @pytest.mark.slow
