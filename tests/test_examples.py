@@ -25,7 +25,14 @@ def test_every_example_is_run():
     assert {path.name for path in (REPOSITORY / "examples").glob("*.py")} == SHOWS.keys()
 
 
-@pytest.mark.parametrize("name", SHOWS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Its cluster takes seconds; what workers do is tested with one that tests share.
+        pytest.param(name, marks=pytest.mark.slow if name == "cluster.py" else [])
+        for name in SHOWS
+    ],
+)
 def test_example(name, tmp_path, monkeypatch, capsys, no_own_kernels):
     path = str(REPOSITORY / "examples" / name)
     monkeypatch.chdir(tmp_path)
