@@ -20,6 +20,11 @@ LARGEST = {np.uint8: 1, np.uint32: 255}
 LINEAR = gram.Formula(gram.LINEAR, 1.0, 0.0, 1, 0.0)
 
 
+def parts_of(rows):
+    """The arrays of CSR rows, of the types that training has: others would be compiled too."""
+    return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+
+
 def chunk_of(layout):
     return gram.CHUNK_BYTES // np.dtype(layout).itemsize
 
@@ -31,7 +36,7 @@ def run(span, rows, vectors, used, parts, dtype):
     out = np.full((m, p), np.nan, dtype)
     widest = max(np.diff([start for start, _, _ in parts]))
     span(
-        rows.data.astype(dtype), rows.indices, rows.indptr, np.zeros(m, dtype), place,
+        *parts_of(rows.astype(dtype)), np.zeros(m, dtype), place,
         np.concatenate(vectors), np.concatenate(used).astype(np.int32), np.array(parts, np.int64),
         np.zeros(p, dtype), None, LINEAR, np.full((m, widest), np.nan, dtype), np.empty(0),
         np.empty(0), out, np.arange(m),
@@ -50,8 +55,8 @@ def multiply(rows, columns, layout, *, dtype=np.float32, cuts=()):
         width = chunk_of(layout)
         vectors.append(np.full(len(used[-1]) * -(-part.shape[0] // width) * width, 77, layout))
         csr.csr_byte_tile(
-            part.data, part.indices, part.indptr, used[-1].astype(np.int32),
-            np.empty(rows.shape[1], np.int32), width, vectors[-1],
+            *parts_of(part), used[-1].astype(np.int32), np.empty(rows.shape[1], np.int32), width,
+            vectors[-1],
         )  # fmt: skip
         parts.append(tuple(np.add(parts[-1], (part.shape[0], len(used[-1]), len(vectors[-1])))))
     return run(gram.byte_span, rows, vectors, used, parts, dtype)
@@ -152,7 +157,7 @@ def test_rows_of_many_features_are_exact_in_float64(layout):
 def survey(rows, places=None):
     rows = sp.csr_array(rows)
     places = np.arange(rows.shape[0]) if places is None else np.array(places, np.int64)
-    return csr.csr_survey(rows.data, rows.indices, rows.indptr, places)
+    return csr.csr_survey(*parts_of(rows), places)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

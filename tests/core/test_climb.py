@@ -26,8 +26,9 @@ def problem(*, C=5.0, gamma=0.1, seed=0):
     alpha[np.arange(Q), label] = 0.0
     alpha[np.arange(Q), label] = -alpha.sum(axis=1)
     gradient = np.eye(K_CLASSES)[label] - gram.astype(np.float64) @ alpha
-    columns = (np.ascontiguousarray(part.T) for part in (alpha, upper, gradient))
-    return gram, *columns, label
+    alpha, upper = (np.ascontiguousarray(part.T) for part in (alpha, upper))
+    # The gradient has the order that training has: in another one all is compiled once more.
+    return gram, alpha, upper, np.asfortranarray(gradient.T), label
 
 
 def objective(gram, alpha, label):
@@ -75,7 +76,7 @@ def test_climb_stays_within_the_work_it_is_given():
     found = []
     for work in (0, 1, ENDLESS):
         moved = alpha.copy()
-        go(gram, moved, upper, gradient.copy(), work=work)
+        go(gram, moved, upper, gradient.copy(order="F"), work=work)
         found.append(objective(gram, moved, label))
     assert found[0] == objective(gram, alpha, label)
     assert found[0] < found[1] < found[2]
@@ -85,7 +86,7 @@ def test_descent_directions_made_by_rounding_do_not_diverge():
     """Rows that are all the same: K has one eigenvalue that is not 0."""
     gram, alpha, upper, _, label = problem()
     gram[:] = 1.0
-    gradient = np.eye(K_CLASSES)[label].T - alpha @ gram.astype(np.float64)
+    gradient = np.asfortranarray(np.eye(K_CLASSES)[label].T - alpha @ gram.astype(np.float64))
     before = objective(gram, alpha, label)
     go(gram, alpha, upper, gradient)
     assert np.isfinite(alpha).all()

@@ -35,7 +35,10 @@ def tile_of(columns, dtype):
 
 
 def sparse_product(data, indices, indptr, dense, dtype=np.float64):
-    """Products with two tiles, each of its own features; either may be empty."""
+    """Products with two tiles, each of its own features; either may be empty.
+
+    Indices have the types that training has: those of other types would be compiled too.
+    """
     cut = dense.shape[1] // 2
     parts, used, vectors = [(0, 0, 0)], [], []
     for columns in (dense[:, :cut], dense[:, cut:]):
@@ -49,7 +52,7 @@ def sparse_product(data, indices, indptr, dense, dtype=np.float64):
     block = np.full((len(out), max(cut, dense.shape[1] - cut)), np.nan, dtype)
     norms, norms_partners = np.zeros(len(out), dtype), np.zeros(dense.shape[1], dtype)
     gram.sparse_span(
-        data.astype(dtype), indices, indptr, norms, place,
+        data.astype(dtype), indices.astype(np.int32), indptr.astype(np.int64), norms, place,
         np.concatenate(vectors), np.concatenate(used).astype(np.int32),
         np.array(parts, np.int64), norms_partners, None, LINEAR,
         block, np.empty(0), np.empty(0), out, np.arange(len(out)),
@@ -63,9 +66,7 @@ def test_sparse_products_are_loops(problem):
     exact = naive.csr_product(*problem)
     np.testing.assert_allclose(sparse_product(*problem), exact, atol=1e-13)
     data, indices, indptr, dense = problem
-    narrow = sparse_product(
-        data, indices.astype(np.int32), indptr.astype(np.int32), dense, np.float32
-    )
+    narrow = sparse_product(data, indices, indptr, dense, np.float32)
     np.testing.assert_allclose(narrow, exact, atol=2e-5)
 
 
@@ -121,7 +122,7 @@ def test_a_tile_is_laid_out_in_chunks(dtype):
     tile = np.zeros(4 * p, dtype)
     csr.csr_tile(
         rows[rows != 0],
-        np.nonzero(rows)[1],
+        np.nonzero(rows)[1].astype(np.int32),
         indptr,
         used,
         np.empty(8, np.int32),

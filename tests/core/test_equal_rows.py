@@ -22,7 +22,7 @@ def test_hashes_of_dense_and_sparse_rows_are_the_sum(dtype):
 
 def test_rows_are_the_same_where_every_bit_is():
     rows = np.array([[1, 0, 2], [1, 0, 2], [1, 0, 3], [0, 1, 2], [1, 0, 0]], np.uint32)
-    first, second = (i.ravel() for i in np.meshgrid(np.arange(5), np.arange(5)))
+    first, second = (i.ravel().astype(np.int32) for i in np.meshgrid(np.arange(5), np.arange(5)))
     expected = (rows[first] == rows[second]).all(axis=1)
     dense, sparse = np.empty(25, np.bool_), np.empty(25, np.bool_)
     duplicates.same_dense(rows, first, second, dense)

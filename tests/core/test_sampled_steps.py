@@ -57,8 +57,10 @@ class Problem:
         point = np.array([known.get(int(row), -1) for row in rows], np.int32)
         fresh_of = np.arange(m) if evaluated else np.full(m, -1)
         fresh = self.kernel[np.ix_(rows, rows)] * np.ones((m, m))
+        ridge = self.ridge[rows]
+        ridge.setflags(write=False)  # as training has it: else all is compiled once more
         return steps.Samples(
-            rows, self.signs[rows], self.ridge[rows], np.ones(m, np.bool_), point, values, fresh,
+            rows, self.signs[rows], ridge, np.ones(m, np.bool_), point, values, fresh,
             fresh_of.astype(np.int32),
         )  # fmt: skip
 
