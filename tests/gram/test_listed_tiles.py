@@ -20,8 +20,9 @@ def text_rows(n=N, *, columns=20_000, common=0, always=0, seed=0):
     own = rng.integers(common + always, columns, (n, ENTRIES))
     shared = rng.integers(0, max(common, 1), (n, ENTRIES if common else 0))
     chosen = np.hstack([own, shared, np.tile(common + np.arange(always), (n, 1))])
-    starts = np.arange(0, chosen.size + 1, chosen.shape[1])
-    rows = sp.csr_array((rng.normal(size=chosen.size), chosen.ravel(), starts), (n, columns))
+    starts = np.arange(0, chosen.size + 1, chosen.shape[1], dtype=np.int32)
+    values, chosen = rng.normal(size=chosen.size), chosen.ravel().astype(np.int32)
+    rows = sp.csr_array((values, chosen, starts), (n, columns))
     rows.sum_duplicates()
     return rows.astype(np.float32)
 
