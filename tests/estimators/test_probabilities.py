@@ -247,7 +247,7 @@ class TestTraining:
         for steps in (0, 5):
             with pytest.warns(ConvergenceWarning, match="the limit of steps"):
                 model = bigsvm.SVC(calibration="sigmoid", max_iter=steps).fit(*clouds)
-            assert model.model_.calibration.n_rows == 800
+            assert model.model_.calibration.n_rows == pytest.approx(N_ROWS / 10, abs=1)
             assert (model.predict_proba(clouds[0][:9]) > 0).all()
 
     def test_the_budget_counts_what_is_kept(self, clouds):
