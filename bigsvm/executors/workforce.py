@@ -24,7 +24,7 @@ from bigsvm.executors.messages import SentJob
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
     from bigsvm.executors.messages import Done, Job, Opened, Unit
@@ -165,6 +165,15 @@ class Workforce:
         Bytes that a run may take on a worker; half of its limit if not given.
     on_change : callable
         Told the address of a worker, its threads, and whether it has joined or left.
+
+    Attributes
+    ----------
+    workers : dict
+        By their addresses.
+    owners : dict
+        Addresses of the workers that keep units.
+    changes : int
+        Counts each change of which workers are ready.
     """
 
     def __init__(
@@ -179,6 +188,8 @@ class Workforce:
         self.traffic = Traffic()
         self.workers: dict[str, Worker] = {}
         self.owners: dict[UnitKey, str] = {}
+        self.changes = 0
+        self._ready: tuple[int, dict[str, Worker], int] = (-1, {}, 0)
         self._refused: set[tuple[str, str]] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._asked = 0.0
@@ -195,15 +206,28 @@ class Workforce:
 
     # -- workers ---------------------------------------------------------------------------------
 
-    def ready(self) -> list[Worker]:
+    def ready(self) -> Collection[Worker]:
         """Workers that can be given tasks: those that are not slow, or all if all are."""
-        opened = [worker for worker in self.workers.values() if worker.opened is not None]
-        return [worker for worker in opened if not worker.is_slow] or opened
+        return self._ready_workers()[0].values()
+
+    def ready_at(self, address: str) -> Worker | None:
+        """Return the worker at an address if it can be given tasks."""
+        return self._ready_workers()[0].get(address)
 
     @property
     def n_threads(self) -> int:
         """Threads of all workers that are ready."""
-        return max(1, sum(worker.threads for worker in self.ready()))
+        return max(1, self._ready_workers()[1])
+
+    def _ready_workers(self) -> tuple[dict[str, Worker], int]:
+        """Return workers that are ready, by address, and their threads, counted once a change."""
+        changes, ready, threads = self._ready
+        if changes != self.changes:
+            opened = [worker for worker in self.workers.values() if worker.opened is not None]
+            some = [worker for worker in opened if not worker.is_slow] or opened
+            ready, threads = {w.address: w for w in some}, sum(w.threads for w in some)
+            self._ready = self.changes, ready, threads
+        return ready, threads
 
     @property
     def memory(self) -> int:
@@ -329,6 +353,7 @@ class Workforce:
             error = reply.exception()
             if isinstance(error, ResultLostError):
                 del self.workers[worker.address]  # it is opened again if it is still there
+                self.changes += 1
                 return
             if error is not None:
                 self._error = ClusterError(
@@ -340,6 +365,7 @@ class Workforce:
                 self.refuse(worker, fault)
                 return
             worker.opened, worker.heard = reply.result(), time.monotonic()
+            self.changes += 1
             self._check_versions(worker)
             self.traffic.n_workers = max(self.traffic.n_workers, len(self.ready()))
             self._on_change(worker.address, worker.threads, True)
@@ -394,6 +420,7 @@ class Workforce:
             )
 
     def _lose(self, worker: Worker) -> None:
+        self.changes += 1
         self._opening.pop(worker.address, None)
         for key in [key for key, owner in self.owners.items() if owner == worker.address]:
             del self.owners[key]
@@ -487,6 +514,7 @@ class Workforce:
     def suspect(self, worker: Worker) -> None:
         """Give a worker no more tasks until it answers."""
         worker.is_slow = True
+        self.changes += 1
 
         def answered(reply: Future[Any]) -> None:
             if reply.cancelled() or self.workers.get(worker.address) is not worker:
@@ -494,9 +522,16 @@ class Workforce:
             if reply.exception() is not None:
                 self.suspect(worker)  # the answer could not be fetched
                 return
-            worker.is_slow, worker.heard = False, time.monotonic()
+            self.hear(worker)
 
         self.when_done(self.submit(worker, "bigsvm-ping", tasks.ping), answered)
+
+    def hear(self, worker: Worker) -> None:
+        """Note that a worker has answered."""
+        worker.heard = time.monotonic()
+        if worker.is_slow:
+            worker.is_slow = False
+            self.changes += 1
 
     def close(self) -> None:
         """Let workers forget what they keep of this run."""
