@@ -76,6 +76,9 @@ def fake_workforce(n_workers: int, *, threads: int = 1) -> Any:  # noqa: ANN401 
         def submit(self, worker: Any, name: str, function: Any, *given: Any) -> Task:  # noqa: ANN401
             return Task(worker=worker, name=name, function=function, given=given, is_released=False)
 
+        def want(self, n_tasks: int, name: str) -> None:
+            pass
+
         def when_done(self, future: Any, use: Callable[[Any], None]) -> None:  # noqa: ANN401
             future.use = use
             self.asked.append(future)
@@ -95,7 +98,7 @@ def fake_pass(workforce: Any, n_calls: int) -> Any:  # noqa: ANN401 (imported la
     from bigsvm.executors.workforce import Call
 
     calls = [Call(passed, Unit(k, k + 1), (), Expected((1,))) for k in range(n_calls)]
-    return Pass(workforce, SentJob("fake", b""), calls, name="fake")
+    return Pass(workforce, SentJob("fake", "fake", b""), calls, name="fake")
 
 
 def passed(n_workers: int, n_tasks: int) -> dict[str, float]:

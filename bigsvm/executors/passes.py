@@ -162,6 +162,7 @@ class Pass:
             self._give_up_late(now)
             self._sharing.begin(force.ready())
             self._hungry.add(self._sharing.held)
+            force.want(max(1, len(self._queues)), self._name)
         self._hungry.add(self._sharing.advance())
         limit = following + self._ahead
         for address in self._hungry.taken(limit):
@@ -245,7 +246,7 @@ class Pass:
             # What the worker was sent may be lost as well, and Dask cannot make it again.
             self._sharing.held.pop(worker.address, None)
             self._changes = -1  # look at all workers
-            self._lose(flight)
+            self._lose(worker, flight.numbers)
             return
         self._workforce.hear(worker)
         if error is not None:
@@ -263,9 +264,8 @@ class Pass:
                 self._put_back(number)
             return
         # Release tasks that a worker was late with: they end where they look for that.
-        for other in {
-            other for number in flight.numbers for other in self._flights.of_call(number)
-        }:
+        others = [other for number in flight.numbers for other in self._flights.of_call(number)]
+        for other in others:
             if self._arrived.issuperset(other.numbers):
                 self._flights.drop(other)
                 self._hungry.add([other.worker.address])
@@ -322,14 +322,18 @@ class Pass:
     def _give_up_lost(self) -> None:
         """Have the tasks of workers that have gone done by others."""
         workers = self._workforce.workers
-        for flight in [f for f in self._flights if workers.get(f.worker.address) is not f.worker]:
-            self._flights.drop(flight)
-            self._lose(flight)
+        lost: dict[int, tuple[Worker, set[int]]] = {}
+        for flight in self._flights:
+            worker = flight.worker
+            if workers.get(worker.address) is not worker:
+                self._flights.drop(flight)
+                lost.setdefault(id(worker), (worker, set()))[1].update(flight.numbers)
+        for worker, numbers in lost.values():
+            self._lose(worker, sorted(numbers))
 
-    def _lose(self, flight: Flight) -> None:
+    def _lose(self, worker: Worker, numbers: list[int]) -> None:
         """Have calls done again whose worker has gone, unless many have gone over them."""
-        worker = flight.worker
-        for number in flight.numbers:
+        for number in numbers:
             self._losses[number] = self._losses.get(number, 0) + 1
             if self._losses[number] >= MOST_LOSSES:
                 self._error = ClusterError(

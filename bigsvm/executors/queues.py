@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bigsvm.executors.workforce import Call, UnitKey, Worker, Workforce
 
@@ -50,7 +50,7 @@ class Queues:
             self._place_all()
         number = self._put_back_for(worker)
         if number is None:
-            number = self._own(worker, limit)
+            number = self._first(worker.address, limit)
         if number is None and is_idle:
             number = self._of_another(worker, limit)
         most = 1 + len(self._queues.get(worker.address, ())) // worker.threads
@@ -62,13 +62,13 @@ class Queues:
             seconds += self._calls[number].seconds
             if seconds >= LEAST_SECONDS or len(numbers) == most:
                 break  # each thread of the worker has its share
-            number = self._own(worker, limit)
+            number = self._first(worker.address, limit)
         return numbers
 
     def next_of(self, address: str) -> int | None:
-        """Return the call that is first in the queue of a worker; None if that is empty."""
-        queue = self._queues.get(address)
-        return queue[0] if queue else None
+        """Return the first call that a worker may take next: its own, or one of those not ready."""
+        queues = [self._queues.get(other) for other in (address, *self._not_ready())]
+        return min((queue[0] for queue in queues if queue), default=None)
 
     def put_back(self, number: int) -> bool:
         """Have any worker do a call again; returns whether it was not waiting yet."""
@@ -126,26 +126,28 @@ class Queues:
         self._lengths = [(-len(queue), address) for address, queue in self._queues.items()]
         heapq.heapify(self._lengths)
 
-    def _own(self, worker: Worker, limit: int) -> int | None:
-        """Choose the next call in the queue of a worker."""
-        queue = self._queues.setdefault(worker.address, deque())
+    def _first(self, address: str, limit: int) -> int | None:
+        """Take the next call in the queue of a worker."""
+        queue = self._queues.setdefault(address, deque())
         while queue and queue[0] not in self._waiting:
             queue.popleft()
         return queue.popleft() if queue and queue[0] < limit else None
 
     def _of_another(self, worker: Worker, limit: int) -> int | None:
-        """Choose the last call of a worker that has much more to do, or is slower with its own.
+        """Choose a call of a worker that is not ready, or the last one of one with much more to do.
 
         Units that take longer to read than their calls stay with a worker that is nearly done.
         """
+        for address in self._not_ready():
+            if (number := self._first(address, limit)) is not None:
+                self._own_unit(number, worker.address)
+                return number
         if self._queues.get(worker.address):
             return None  # its own are next
-        for address in self._others():
-            length = len(self._queues[address])
-            is_away = self._workforce.ready_at(address) is None
-            is_for_good = is_away or length > 2 * worker.threads
+        for address in self._longest():
             numbers = self._queues[address]
-            for place in range(length - 1, -1, -1):
+            is_for_good = len(numbers) > 2 * worker.threads
+            for place in range(len(numbers) - 1, -1, -1):
                 last = numbers[place]
                 if (
                     last < limit
@@ -158,15 +160,18 @@ class Queues:
                     return last
         return None
 
-    def _others(self) -> Iterator[str]:
-        """Yield workers whose calls others may take: those that are not ready, then the busiest."""
+    def _not_ready(self) -> list[str]:
+        """List workers with a queue that have gone, or are slow."""
         if self._changes != self._workforce.changes:
             self._changes = self._workforce.changes
             self._away = [
                 address for address in self._queues
                 if address != PUT_BACK and self._workforce.ready_at(address) is None
             ]  # fmt: skip
-        yield from [address for address in self._away if self._queues[address]]
+        return self._away
+
+    def _longest(self) -> list[str]:
+        """List the workers that are ready and have the longest queues, at most LOOKED_AT."""
         found: list[tuple[int, str]] = []
         while self._lengths and len(found) < LOOKED_AT:
             length, address = heapq.heappop(self._lengths)
@@ -177,7 +182,7 @@ class Queues:
                 heapq.heappush(self._lengths, (actual, address))
         for entry in found:
             heapq.heappush(self._lengths, entry)
-        yield from [address for _, address in found]
+        return [address for _, address in found]
 
     def _put_back_for(self, worker: Worker) -> int | None:
         """Choose a call that was put back; one that has failed here is for others, if there are."""

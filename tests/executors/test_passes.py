@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from unittest import mock
 
 import dask
 import pytest
@@ -51,7 +52,7 @@ def test_a_reply_of_a_worker_that_was_refused_meanwhile_is_not_used():
     assert workforce.traffic.tasks_again
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     data=st.data(), n_workers=st.integers(1, 12), threads=st.integers(1, 3),
     n_calls=st.integers(1, 60), ahead=st.integers(1, 70), in_order=st.booleans(),
@@ -82,10 +83,11 @@ def test_all_calls_are_done_whatever_workers_do(data, n_workers, threads, n_call
 
     workforce.step = step
     under_way = fake_pass(workforce, n_calls)
-    if in_order:
-        assert len(list(under_way.in_order(ahead=ahead))) == n_calls
-    else:
-        assert sorted(number for number, _ in under_way.as_done()) == [*range(n_calls)]
+    with mock.patch.object(passes, "LOOK_SECONDS", 1e9):  # what happens does not depend on time
+        if in_order:
+            assert len(list(under_way.in_order(ahead=ahead))) == n_calls
+        else:
+            assert sorted(number for number, _ in under_way.as_done()) == [*range(n_calls)]
 
 
 def calls_for_each_result(n_workers):
