@@ -8,16 +8,20 @@ import signal
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import SSLError
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.options import OptionGroup, given, local
 from bigsvm.cli.panels import CLUSTER
 from bigsvm.errors import ClusterError, ParameterError
+from bigsvm.executors.terms import WorkerTerms
 from bigsvm.files import open_regular, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from distributed.security import Security
 
     from bigsvm.cli.signals import Interruption
     from bigsvm.report.progress import Display
@@ -51,27 +55,82 @@ class ClusterOptions(OptionGroup):
         None, "Memory that the run may take on each worker.",
         metavar="SIZE", show_default="half of its limit",
     )  # fmt: skip
+    wait_for_workers: float | None = given(
+        None, "Seconds to wait for a first worker, or for another one when all are gone.",
+        metavar="SECONDS", show_default="no limit",
+    )  # fmt: skip
+
+    tls_ca_file: Path | None = given(
+        None,
+        "Certificate of the authority, for a scheduler at tls://. Without the three files those of "
+        "Dask's configuration are taken.",
+        callback=local, metavar="FILE",
+    )  # fmt: skip
+    tls_cert: Path | None = given(
+        None, "Certificate of this client, in PEM.", callback=local, metavar="FILE"
+    )
+    tls_key: Path | None = given(
+        None, "Private key of this client, in PEM.", callback=local, metavar="FILE"
+    )
 
     def __post_init__(self) -> None:
-        self.worker_bytes()
+        self.terms()
 
     @property
     def is_given(self) -> bool:
         """Whether there is to be one."""
         return self.scheduler is not None or self.scheduler_file is not None
 
-    def worker_bytes(self) -> int | None:
-        """Bytes that a run may take on each worker; None for half of its limit."""
+    @property
+    def _tls(self) -> dict[str, Path | None]:
+        return {
+            "--tls-ca-file": self.tls_ca_file, "--tls-cert": self.tls_cert,
+            "--tls-key": self.tls_key,
+        }  # fmt: skip
+
+    def security(self) -> Security | None:
+        """Return what Dask takes of the files for TLS; None for those of its configuration."""
+        missing = [option for option, path in self._tls.items() if path is None]
+        if len(missing) == len(self._tls):
+            return None
+        if missing:
+            raise ParameterError(f"{' and '.join(missing)} left out; TLS needs all three files")
+        for option, path in self._tls.items():
+            try:
+                open_regular(Path(str(path)), follow_links=True).close()
+            except OSError as error:
+                raise ParameterError(
+                    f"{option} {path} cannot be read ({error.strerror or error}); give a PEM file"
+                ) from error
+        from distributed.security import Security
+
+        return Security(
+            tls_ca_file=str(self.tls_ca_file), tls_client_cert=str(self.tls_cert),
+            tls_client_key=str(self.tls_key), require_encryption=True,
+        )  # fmt: skip
+
+    def terms(self) -> WorkerTerms:
+        """Return what a run may take of the workers."""
         if self.scheduler is not None and self.scheduler_file is not None:
             raise ParameterError("--scheduler and --scheduler-file name two clusters; give one")
-        if self.worker_memory is None:
-            return None
-        if not self.is_given:
+        given = {
+            "--worker-memory": self.worker_memory, "--wait-for-workers": self.wait_for_workers,
+            **self._tls,
+        }  # fmt: skip
+        for option, value in given.items():
+            if value is not None and not self.is_given:
+                raise ParameterError(
+                    f"{option} is for the workers of a cluster; name its --scheduler too, or leave "
+                    "it out"
+                )
+        if self.wait_for_workers is not None and not self.wait_for_workers >= 0:
             raise ParameterError(
-                "--worker-memory is for the workers of a cluster; name its --scheduler too, or "
-                "leave it out"
+                f"--wait-for-workers is {self.wait_for_workers}; it must be a number of seconds"
             )
-        return parse_bytes(self.worker_memory, "--worker-memory")
+        memory = None
+        if self.worker_memory is not None:
+            memory = parse_bytes(self.worker_memory, "--worker-memory")
+        return WorkerTerms(memory, self.wait_for_workers)
 
 
 @contextmanager
@@ -93,6 +152,7 @@ def opened_client(
             f"--scheduler needs the package distributed ({error}); pip install 'bigsvm[cluster]'"
         ) from None
     n_workers, address = _scheduler_of(cluster)
+    security = cluster.security()
     with ExitStack() as stack:
         # Lines on standard error have one form, and what Dask would log is raised as well.
         stack.enter_context(silence_logging_cmgr(logging.CRITICAL))
@@ -102,7 +162,16 @@ def opened_client(
             where = stack.enter_context(_local_workers(n_workers))
         with interruption.raising():
             try:
-                client = Client(where, timeout=ANSWER_SECONDS, set_as_default=False)
+                client = Client(
+                    where, timeout=ANSWER_SECONDS, set_as_default=False, security=security
+                )
+            except (TypeError, ValueError, RuntimeError, SSLError) as error:
+                raise ClusterError(
+                    f"cannot connect to {address} ({_first_line(error)}); a scheduler at tls:// "
+                    "needs --tls-ca-file, --tls-cert and --tls-key, or Dask's variables "
+                    "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__TLS__CLIENT__CERT and "
+                    "…__TLS__CLIENT__KEY"
+                ) from error
             except OSError as error:
                 raise ClusterError(
                     f"no scheduler answers at {address} within {ANSWER_SECONDS:g} s "

@@ -87,7 +87,7 @@ class Session(NamedTuple):
             interrupted=self.interruption.requested,
             times_asked=self.interruption.times_asked,
             client=self.client,
-            worker_memory=self.cluster.worker_bytes(),
+            terms=self.cluster.terms(),
         )
 
     @contextmanager

@@ -26,6 +26,8 @@ _ROWS = 300
 """Rows of a job: enough for each part of a run to be used, and few enough to take no time."""
 _MANY_ROWS = 1200
 """Rows of a job with more than one block of support vectors, 512 of them."""
+_CLASSES = 20
+"""Classes of a job, so many that a support vector has no weight in most functions."""
 _COLUMNS = 64
 """Columns of a job: with fewer, its models would be so small that they predict by NumPy."""
 _LISTED_COLUMNS = 20_000
@@ -140,6 +142,10 @@ def _jobs(folder: Path) -> Iterator["Job"]:
         yield "moments of sparse rows", partial(list, moments_of(full))
     yield "balls of more rows", _fit(L2SVC(solver="cvm"), large, large[:, 0] > 0)
     yield "many support vectors", _fit(SVC(multiclass="ovr"), many, noise)
+    # Of many functions each has few weights.
+    bins = np.argsort(np.argsort(dense[:, 0])) // (_ROWS // _CLASSES)
+    for dtype in (np.float64, np.float32):
+        yield "many classes", _fit(SVC(), dense.astype(dtype), bins)
     for form in ("dense", "sparse"):
         yield f"text, {form}", _text(folder / form, dense if form == "dense" else sparse, two)
     for dtype in get_args(DType):

@@ -30,7 +30,7 @@ from bigsvm.estimators.watching import (
     callbacks_of,
     folder_of_checkpoints,
 )
-from bigsvm.executors.clients import worker_bytes
+from bigsvm.executors.clients import worker_terms
 from bigsvm.kernels import Precomputed, takes_kernel_matrix
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import check_value, declaration_of
@@ -80,6 +80,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         y_order: Order | None = None,
         client: Any = None,
         worker_memory: int | str | None = None,
+        worker_wait: float | None = None,
         **table: Any,
     ) -> Self:
         """Train.
@@ -116,6 +117,10 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         worker_memory : int or str, optional
             Bytes that a run may take on each worker, or a size like ``"4GB"``: for rows that stay
             there, and for those it is sent. By default half of the worker's memory limit.
+        worker_wait : float, optional
+            Seconds that the run waits for a first worker, or for another one when all are gone; by
+            default without limit, as a queue or a cluster that grows may take long. `max_time` and
+            Ctrl-C end it at any time.
         **table
             Of a table with words or missing values: `categories`, `max_categories`, `missing`,
             `missing_indicator` and `unknown`, as `write_store` takes them.
@@ -145,9 +150,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         from bigsvm.fit.train import train_model
 
         task = self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(**told)
-        of_worker = None
-        if client is not None or worker_memory is not None:
-            of_worker = worker_bytes(client, worker_memory)
+        terms = worker_terms(client, worker_memory, worker_wait)
         source, labels, weights = self._training_data(X, y, sample_weight, y_order, client, **table)
         label_type = None if labels is None else labels.dtype
         start = self._start(labels)
@@ -167,7 +170,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
                 listener=watch,
                 interrupted=watch.has_stopped,
                 client=client,
-                worker_memory=of_worker,
+                terms=terms,
                 by_steps=bool(callbacks_of(self)),
                 checkpoint_of=None if keeper is None else keeper.folder_of,
             )
@@ -249,10 +252,10 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         # Few need it.
         from bigsvm.fit.forecast import forecast
 
-        of_worker = worker_bytes(client, worker_memory)
+        terms = worker_terms(client, worker_memory)
         planned = clone(self)
         source, labels, weights = planned._training_data(X, y, sample_weight, y_order, client)
-        hooks = Hooks(client=client, worker_memory=of_worker)
+        hooks = Hooks(client=client, terms=terms)
         return forecast(source, labels, weights, planned._parameters(), hooks)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -118,6 +118,7 @@ def C_path(
     y_order: Order | None = None,
     client: Any = None,
     worker_memory: int | str | None = None,
+    worker_wait: float | None = None,
 ) -> list[KernelMachine]:
     """Train with several values of C, each starting from the model before; the smallest is first.
 
@@ -129,7 +130,7 @@ def C_path(
     estimator : SVC, L2SVC, CrammerSingerSVC, SVR, NuSVR or L2OneClassSVM
         Has all parameters but C, and is not changed. For more than two classes it must be a
         `CrammerSingerSVC`, as `warm_start` requires.
-    X, y, sample_weight, y_order, client, worker_memory
+    X, y, sample_weight, y_order, client, worker_memory, worker_wait
         As its ``fit`` takes them.
     C : sequence of float
 
@@ -166,7 +167,7 @@ def C_path(
             warnings.simplefilter("ignore", AdviceWarning)
             last = fitted[value] = model.fit(
                 X, y, sample_weight=sample_weight, y_order=y_order, client=client,
-                worker_memory=worker_memory,
+                worker_memory=worker_memory, worker_wait=worker_wait,
             )  # fmt: skip
         last.set_params(warm_start=estimator.warm_start)
     if last is not None and all(model.certificate_["advice"] for model in fitted.values()):

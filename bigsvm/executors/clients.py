@@ -5,8 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ClusterError, ParameterError
+from bigsvm.executors.terms import USUAL_TERMS, WorkerTerms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,32 +47,40 @@ def check_client(client: Any) -> None:
         raise ClusterError(f"client is {client.status}; make a new one")
 
 
-def worker_bytes(client: Any, worker_memory: Any) -> int | None:
-    """Check a client and the memory of its workers, as a user gave them; returns the bytes.
+def worker_terms(client: Any, worker_memory: Any, worker_wait: Any = None) -> WorkerTerms:
+    """Check a client, and the terms of its workers, as a user gave them.
 
-    The memory may be a size such as ``"4GB"``; None stands for half of the worker's limit.
+    The memory may be a size such as ``"4GB"``.
 
     Raises
     ------
     ParameterError, ClusterError
-        As `check_client`; or one has no meaning, or there is a `worker_memory` without a client.
+        As `check_client`; or one has no meaning, or there are terms without a client.
     """
     if client is not None:
         check_client(client)
-    elif worker_memory is not None:
+    for name, value in (("worker_memory", worker_memory), ("worker_wait", worker_wait)):
+        if client is None and value is not None:
+            raise ParameterError(
+                f"{name} is {value!r}, but there are no workers without a client; give client "
+                "too, or leave it out"
+            )
+    memory = None if worker_memory is None else parse_bytes(worker_memory, "worker_memory")
+    if worker_wait is not None and not (
+        isinstance(worker_wait, int | float | np.number) and worker_wait >= 0
+    ):
         raise ParameterError(
-            f"worker_memory is {worker_memory!r}, but there are no workers without a client; give "
-            "client too, or leave it out"
+            f"worker_wait is {worker_wait!r}; it must be a number of seconds, or None to wait "
+            "without limit"
         )
-    return None if worker_memory is None else parse_bytes(worker_memory, "worker_memory")
+    return WorkerTerms(memory, None if worker_wait is None else float(worker_wait))
 
 
 @contextmanager
-def workers_of(client: Any, *, memory: int | None = None) -> Iterator[Workforce | None]:
+def workers_of(client: Any, terms: WorkerTerms = USUAL_TERMS) -> Iterator[Workforce | None]:
     """Open the workers of a client for a while.
 
-    A `Workforce` is open already, and stays so; None stands for no workers. `memory` is that of
-    `Workforce`.
+    A `Workforce` is open already, and stays so; None stands for no workers.
     """
     if client is None:
         yield None
@@ -81,7 +92,7 @@ def workers_of(client: Any, *, memory: int | None = None) -> Iterator[Workforce 
         yield client
         return
     check_client(client)
-    workforce = Workforce(client, memory=memory)
+    workforce = Workforce(client, terms)
     try:
         yield workforce
     finally:

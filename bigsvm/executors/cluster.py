@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.data.rows import bytes_of, stack_rows
-from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
 from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
 from bigsvm.executors.executor import Executor, Partial, WeightedRows
@@ -129,10 +128,11 @@ class ClusterExecutor(Executor):
         self, support: I8, weights: F8, gather: Gather, *, tiles: KernelTiles, step: int
     ) -> F8:
         """``K(support, support) @ weights`` in float64; see `Products.exact_halves`."""
-        if not self.is_worth_sending(len(support), len(support), exact=True):
+        # A task needs all support vectors: where they do not fit, this process takes part by part.
+        fits = len(support) <= self.partners_at_once
+        if not fits or not self.is_worth_sending(len(support), len(support), exact=True):
             return super().exact_halves(support, weights, gather, tiles=tiles, step=step)
         weighted = _gathered(support, weights, gather, step)
-        self._check_memory(weighted)
         width = EVALUATIONS_PER_TASK // max(4 * weighted.n, 1)
         each = max(PARTNERS_PER_TILE, in_whole_tiles(max(width, PARTNERS_PER_TILE)))
         spans = [
@@ -190,7 +190,21 @@ class ClusterExecutor(Executor):
         sums_bytes: int = 0,
     ) -> Iterator[Partial]:
         """Yield the sums of rows ``start … stop - 1``; see `Executor.run`."""
-        self._check_memory(weighted)
+        *others, last = weighted.parts(self.partners_at_once)
+        for part in others:
+            sums = np.zeros((self.source.n_rows, *weighted.sums_shape))
+            for partial in self._run_part(part, start=start, stop=stop, skip=skip, initial=initial):
+                rows: Any = slice(partial.start, partial.stop)
+                if partial.kept is not None:
+                    rows = partial.start + partial.kept
+                sums[rows] = partial.added
+            initial = sums
+        yield from self._run_part(last, start=start, stop=stop, skip=skip, initial=initial)
+
+    def _run_part(
+        self, weighted: WeightedRows, *, start: int, stop: int, skip: I8 | None, initial: F8 | None
+    ) -> Iterator[Partial]:
+        """Yield the sums over weighted rows for which every worker has memory."""
         calls: list[Call] = []
         spans, sizes, step = [], [], self._rows_per_task(weighted)
         exact = bool(self._tiles.dtype == np.float64)
@@ -207,7 +221,7 @@ class ClusterExecutor(Executor):
                 chosen = Chosen(low, high, skipped=skipped)
                 first = initial
                 if initial is not None and len(initial) > 1:
-                    first = initial[low:high]
+                    first = np.delete(initial[low:high], inside - low, axis=0)
                 seconds = self._seconds_of(high - low - len(inside), weighted, exact=exact)
                 calls.append(
                     Call(
@@ -256,19 +270,30 @@ class ClusterExecutor(Executor):
 
     def at_rows(self, rows: I8, weighted: WeightedRows, *, exact: bool) -> F8:
         """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k); float64 if `exact`."""
-        self._check_memory(weighted)
+        sums: F8 | None = None
+        for part in weighted.parts(self.partners_at_once):
+            sums = self._at_rows(rows, part, sums, exact=exact)
+        assert sums is not None
+        return sums
+
+    def _at_rows(self, rows: I8, weighted: WeightedRows, initial: F8 | None, *, exact: bool) -> F8:
+        """Go on with sums over weighted rows for which every worker has memory."""
         asked: list[I8] = []
         calls: list[Call] = []
+        begun = 0
         step = self._rows_per_task(weighted)
         for unit, some in self._by_unit(rows, step):
             seconds = self._seconds_of(len(some), weighted, exact=exact)
-            given, expected = (_chosen(some), None, exact), _sums(len(some), weighted)
+            first = None if initial is None else initial[begun : begun + len(some)]
+            given, expected = (_chosen(some), first, exact), _sums(len(some), weighted)
             calls.append(Call(tasks.add_up, unit, given, expected, seconds=seconds))
             asked.append(some)
+            begun += len(some)
         name = "bigsvm-certificate" if exact else "bigsvm-active"
         audit = SumsAudit(
-            self._auditor, weighted, [len(some) for some in asked], asked.__getitem__, exact=exact
-        )
+            self._auditor, weighted, [len(some) for some in asked], asked.__getitem__, exact=exact,
+            initial_of=lambda number: calls[number].arguments[1],
+        )  # fmt: skip
         return self._sums_of(len(rows), calls, weighted, name, audit)
 
     def take(self, indices: I8) -> Rows:
@@ -351,14 +376,6 @@ class ClusterExecutor(Executor):
     def _rows_per_task(self, weighted: WeightedRows) -> int:
         by_values = EVALUATIONS_PER_TASK // max(weighted.n, 1)
         return max(1, min(by_values, SUMS_PER_TASK // max(weighted.n_functions, 1)))
-
-    def _check_memory(self, weighted: WeightedRows) -> None:
-        needed = 2 * weighted.n * self.source.bytes_per_row
-        if needed > self._force.memory:
-            raise MemoryBudgetError(
-                f"{weighted.n} rows that have moved take {needed:.0f} bytes on each worker, where "
-                f"a run may take {self._force.memory}; give workers more memory, or lower memory"
-            )
 
 
 def _sums(n_rows: int, weighted: WeightedRows) -> Expected:

@@ -63,7 +63,11 @@ class WeightedRows:
     def held(cls, rows: RowsAt, weights: Weights) -> WeightedRows:
         """Rows that are in memory, as one piece."""
         n = len(rows.places)
-        return cls(weights, lambda places: rows, at_once=n)
+
+        def gather(places: I8) -> RowsAt:
+            return rows if len(places) == n else RowsAt(rows.rows, rows.places[places])
+
+        return cls(weights, gather, at_once=n)
 
     @property
     def is_one_piece(self) -> bool:
@@ -78,6 +82,25 @@ class WeightedRows:
     def spans(self) -> list[tuple[int, int]]:
         """Return where each piece begins and ends."""
         return [(low, min(low + self._at_once, self.n)) for low in range(0, self.n, self._at_once)]
+
+    def parts(self, most: int) -> list[WeightedRows]:
+        """Divide into parts of at most so many rows, and of at least one tile.
+
+        Sums over one part that go on with those over the part before have the bits of sums over
+        all.
+        """
+        if self.n <= most:
+            return [self]
+        size = in_whole_tiles(most)
+
+        def part(low: int) -> WeightedRows:
+            def gather(places: I8) -> RowsAt:
+                return self._gather(places + low)
+
+            weights = self.weights[low : low + size]
+            return WeightedRows(weights, gather, at_once=self._at_once)
+
+        return [part(low) for low in range(0, self.n, size)]
 
     def pieces(self) -> Iterator[Piece]:
         """Gather one piece after the other."""

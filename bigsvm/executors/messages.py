@@ -89,8 +89,9 @@ class Job(NamedTuple):
 
 
 class SentJob(NamedTuple):
-    """A pickled `Job` and its name; read within a task, where an error has a place to go to."""
+    """A pickled `Job` and its names; read within a task, where an error has a place to go to."""
 
+    run: str
     name: str
     pickled: bytes
 

@@ -11,16 +11,17 @@ import time
 import uuid
 from collections import deque
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import replies, tasks
+from bigsvm.executors.flights import Flight, Flights
 from bigsvm.executors.messages import NotKept
-from bigsvm.executors.queues import Queues
+from bigsvm.executors.queues import Hungry, Queues
 from bigsvm.executors.replies import ReplyError
+from bigsvm.executors.sharing import Sharing
 from bigsvm.executors.workforce import ResultLostError
 from bigsvm.interruption import check_interrupt
 
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from bigsvm.executors.audit import Audit
-    from bigsvm.executors.messages import Done, SentJob, SentPiece, Unit
-    from bigsvm.executors.shared import Part
+    from bigsvm.executors.messages import Done, SentJob, Unit
+    from bigsvm.executors.sharing import Sent
     from bigsvm.executors.workforce import Call, Worker, Workforce
-
-    Sent: TypeAlias = Part | SentPiece | SentJob
 
 TASKS_PER_THREAD = 2
 """Tasks that a thread of a worker has at a time: one is computed, one waits for it."""
@@ -45,62 +44,14 @@ FIRST_SECONDS = 2.0
 SILENT_SECONDS = 10.0
 """A worker with long tasks is late after so many seconds without a sign of life; Dask's come every
 half second from ten workers, and every six seconds from a thousand."""
-SLOW_LINK = 20e6
-"""Bytes a second that a worker takes at least; one that takes fewer is late."""
+LOOK_SECONDS = 0.1
+"""Between two looks at all workers and all their tasks, if none joins or leaves."""
 MOST_LOSSES = 4
 """Workers that may die over one task before the run ends: it is what kills them."""
 MOST_FAULTS = 2
 """Workers on which a task may fail before its error ends the run."""
 SHARED_JOB_BYTES = 100_000
 """A job that is larger is sent to each worker once, not with each task."""
-
-
-@dataclass(eq=False)
-class _Flight:
-    """A task on its way with some calls; once given up, other workers do these too.
-
-    `in_full` are the calls that were sent with the rows of their units.
-    """
-
-    numbers: list[int]
-    worker: Worker
-    future: Any
-    began: float
-    in_full: set[int]
-    is_given_up: bool = False
-
-
-class _Sharing:
-    """What all tasks share on its way to some workers, piece by piece."""
-
-    def __init__(self, workers: list[Worker], pieces: Iterator[Sent], patience: float) -> None:
-        self.workers, self._pieces, self._patience = workers, pieces, patience
-        self.values: list[Any] = []
-        self._reply: Future[Any] | None = None
-        self._deadline = 0.0
-
-    def advance(self, workforce: Workforce) -> bool | None:
-        """Go on; returns whether all has arrived, or None where it failed or is late."""
-        while True:
-            if self._reply is not None:
-                if not self._reply.done():
-                    return None if time.monotonic() > self._deadline else False
-                if self._reply.cancelled() or self._reply.exception() is not None:
-                    return None
-                self.values.append(self._reply.result())
-            piece = next(self._pieces, None)
-            if piece is None:
-                return True
-            traffic, copies = workforce.traffic, len(self.workers)
-            traffic.bytes_sent += piece.nbytes * copies
-            self._reply = workforce.scatter("bigsvm-rows", piece, self.workers)
-            seconds = LATE_SECONDS + copies * piece.nbytes / SLOW_LINK
-            self._deadline = time.monotonic() + self._patience * seconds
-
-    def cancel(self) -> None:
-        """Give up."""
-        if self._reply is not None:
-            self._reply.cancel()
 
 
 class Pass:
@@ -146,15 +97,16 @@ class Pass:
         self._arrived: set[int] = set()
         self.results: dict[int, Done] = {}
         self._queues = Queues(workforce, sent.name, calls)
-        self._flights: list[_Flight] = []
+        self._flights = Flights()
         self._losses: dict[int, int] = {}
         self._in_full: set[int] = set()
-        self._shared: dict[str, list[Any]] = {}
-        self._sharing: list[_Sharing] = []
+        shares = shared is not None or self._shares_job
+        self._sharing = Sharing(workforce, self._pieces if shares else None)
         self._error: BaseException | None = None
         self._n_counted = 0
         self._seconds: deque[float] = deque(maxlen=50)
-        self._patience: dict[str, float] = {}
+        self._hungry = Hungry()
+        self._changes, self._looked = -1, 0.0
 
     def in_order(self, *, ahead: int) -> Iterator[Done]:
         """Yield the results of the calls, in their order.
@@ -200,48 +152,61 @@ class Pass:
         BigsvmError
             A task has failed on MOST_FAULTS workers.
         """
-        self._workforce.handle_events()
+        force, now = self._workforce, time.monotonic()
+        force.handle_events()
         if self._error is not None:
             raise self._error
-        present = {worker.address: worker for worker in self._workforce.ready()}
-        self._give_up_lost()
-        self._give_up_late()
-        self._share_rows(present)
-        at_a_time = TASKS_PER_THREAD
-        if self._are_long and len(self._queues) <= self._workforce.n_threads:
-            at_a_time = 1  # a task that waits for a long one could be done by another worker
-        for address in self._shared:
-            worker = present.get(address)
-            if worker is None:
-                continue
-            flying = sum(flight.worker is worker for flight in self._flights)
-            for place in range(flying, at_a_time * worker.threads):
-                numbers = self._queues.choose(
-                    worker, following + self._ahead, is_idle=place < worker.threads
-                )
-                if not numbers:
-                    break
-                self._submit(numbers, worker)
+        if force.changes != self._changes or now - self._looked > LOOK_SECONDS:
+            self._changes, self._looked = force.changes, now
+            self._give_up_lost()
+            self._give_up_late(now)
+            self._sharing.begin(force.ready())
+            self._hungry.add(self._sharing.held)
+            force.want(max(1, len(self._queues)), self._name)
+        self._hungry.add(self._sharing.advance())
+        limit = following + self._ahead
+        for address in self._hungry.taken(limit):
+            self._feed(address, limit)
+        while (idle := self._hungry.first_idle()) is not None and self._feed(idle, limit):
+            pass  # what the first one does not find is not there for the others either
 
     def close(self) -> None:
         """Give up what is under way."""
         if self._audit is not None:
             self._workforce.traffic.evaluations_checked += self._audit.n_evaluations
-        for sharing in self._sharing:
-            sharing.cancel()
-        self._drop(self._flights)
-        self._shared.clear()
+        for flight in self._flights:
+            self._flights.drop(flight)
+        self._sharing.close()
 
     # -- tasks -----------------------------------------------------------------------------------
+
+    def _feed(self, address: str, limit: int) -> bool:
+        """Give a worker as many tasks as it takes; returns whether it was given any."""
+        worker = self._workforce.ready_at(address)
+        if worker is None or address not in self._sharing.held:
+            return False
+        at_a_time = TASKS_PER_THREAD
+        if self._are_long and len(self._queues) <= self._workforce.n_threads:
+            at_a_time = 1  # a task that waits for a long one could be done by another worker
+        first = self._flights.of_worker(address)
+        for place in range(first, at_a_time * worker.threads):
+            is_idle = place < worker.threads
+            numbers = self._queues.choose(worker, limit, is_idle=is_idle)
+            if not numbers:
+                self._hungry.wait(address, self._queues.next_of(address), is_idle=is_idle)
+                return place > first
+            self._submit(numbers, worker)
+        return True
 
     def _put_back(self, number: int) -> None:
         """Queue a call again for the first worker that is free."""
         if number not in self._arrived and self._queues.put_back(number):
             self._workforce.traffic.tasks_again += 1
+            self._hungry.add(self._sharing.held)
 
     def _submit(self, numbers: list[int], worker: Worker) -> None:
         force, sent = self._workforce, self._sent
-        shared: list[Any] | None = list(self._shared[worker.address])
+        shared: list[Any] | None = list(self._sharing.held[worker.address])
         if self._shares_job and shared:
             sent = shared.pop(0)
         if self._to_share is None:
@@ -249,8 +214,8 @@ class Pass:
         given = [self._given(number) for number in numbers]
         function = self._calls[numbers[0]].function
         future = force.submit(worker, self._name, tasks.each, function, sent, shared, given)
-        flight = _Flight(numbers, worker, future, time.monotonic(), self._in_full & {*numbers})
-        self._flights.append(flight)
+        flight = Flight(numbers, worker, future, time.monotonic(), self._in_full & {*numbers})
+        self._flights.add(flight)
         force.when_done(future, lambda reply: self._finished(flight, reply))
 
     def _given(self, number: int) -> list[Any]:
@@ -265,11 +230,12 @@ class Pass:
         traffic.bytes_sent += n_bytes
         return given
 
-    def _finished(self, flight: _Flight, reply: Future[Any]) -> None:
+    def _finished(self, flight: Flight, reply: Future[Any]) -> None:
         if flight not in self._flights:
             return  # the pass has ended, or the worker has gone
-        self._drop([flight])
+        self._flights.drop(flight)
         worker = flight.worker
+        self._hungry.add([worker.address])
         if self._workforce.workers.get(worker.address) is not worker:
             # It was refused for another reply meanwhile, and only its first one was checked.
             for number in flight.numbers:
@@ -278,10 +244,11 @@ class Pass:
         error = None if reply.cancelled() else reply.exception()
         if reply.cancelled() or isinstance(error, ResultLostError):
             # What the worker was sent may be lost as well, and Dask cannot make it again.
-            self._shared.pop(worker.address, None)
-            self._lose(flight)
+            self._sharing.held.pop(worker.address, None)
+            self._changes = -1  # look at all workers
+            self._lose(worker, flight.numbers)
             return
-        worker.heard, worker.is_slow = time.monotonic(), False
+        self._workforce.hear(worker)
         if error is not None:
             for number in flight.numbers:
                 self._fail(number, worker, error)
@@ -297,9 +264,13 @@ class Pass:
                 self._put_back(number)
             return
         # Release tasks that a worker was late with: they end where they look for that.
-        self._drop([other for other in self._flights if self._arrived.issuperset(other.numbers)])
+        others = [other for number in flight.numbers for other in self._flights.of_call(number)]
+        for other in others:
+            if self._arrived.issuperset(other.numbers):
+                self._flights.drop(other)
+                self._hungry.add([other.worker.address])
 
-    def _take(self, number: int, flight: _Flight, answer: Any) -> None:
+    def _take(self, number: int, flight: Flight, answer: Any) -> None:
         """Keep a result until its turn comes, or ask again with all that was not kept.
 
         Raises
@@ -313,6 +284,7 @@ class Pass:
                 raise ReplyError("returned that it does not keep what it was just sent")
             self._in_full.add(number)
             self._queues.repeat(number, worker)
+            self._hungry.add([worker.address])
             return
         if self._audit is not None:
             sound = self._audit.verify(
@@ -324,15 +296,6 @@ class Pass:
         self._queues.withdraw(number)
         self._seconds.append(done.seconds)
         self._workforce.note(done)
-
-    def _drop(self, flights: list[_Flight]) -> None:
-        """Let Dask forget some tasks, and workers their results; one that has begun may notice.
-
-        The callback of a future holds it, so that it is not released before it is done.
-        """
-        for flight in flights:
-            flight.future.release()
-        self._flights = [flight for flight in self._flights if flight not in flights]
 
     def _fail(self, number: int, worker: Worker, error: BaseException) -> None:
         """Try a failed call once more on another worker, then end the run."""
@@ -359,16 +322,18 @@ class Pass:
     def _give_up_lost(self) -> None:
         """Have the tasks of workers that have gone done by others."""
         workers = self._workforce.workers
-        for flight in [f for f in self._flights if workers.get(f.worker.address) is not f.worker]:
-            self._drop([flight])
-            self._lose(flight)
-        for address in [address for address in self._shared if address not in workers]:
-            del self._shared[address]
+        lost: dict[int, tuple[Worker, set[int]]] = {}
+        for flight in self._flights:
+            worker = flight.worker
+            if workers.get(worker.address) is not worker:
+                self._flights.drop(flight)
+                lost.setdefault(id(worker), (worker, set()))[1].update(flight.numbers)
+        for worker, numbers in lost.values():
+            self._lose(worker, sorted(numbers))
 
-    def _lose(self, flight: _Flight) -> None:
+    def _lose(self, worker: Worker, numbers: list[int]) -> None:
         """Have calls done again whose worker has gone, unless many have gone over them."""
-        worker = flight.worker
-        for number in flight.numbers:
+        for number in numbers:
             self._losses[number] = self._losses.get(number, 0) + 1
             if self._losses[number] >= MOST_LOSSES:
                 self._error = ClusterError(
@@ -378,9 +343,9 @@ class Pass:
                 )
             self._put_back(number)
 
-    def _give_up_late(self) -> None:
+    def _give_up_late(self, now: float) -> None:
         """Have the tasks of workers that do not answer done by others."""
-        force, now = self._workforce, time.monotonic()
+        force = self._workforce
         expected = float(np.median(self._seconds)) if self._seconds else FIRST_SECONDS
         for flight in self._flights:
             worker = flight.worker
@@ -394,52 +359,6 @@ class Pass:
                 flight.is_given_up = True
                 for number in flight.numbers:
                     self._put_back(number)
-
-    # -- sharing rows ----------------------------------------------------------------------------
-
-    def _share_rows(self, present: dict[str, Worker]) -> None:
-        """Send what all tasks share to workers that do not have it, and are not late."""
-        if self._to_share is None and not self._shares_job:
-            for address in present:
-                self._shared.setdefault(address, [])
-            return
-        busy = {worker.address for sharing in self._sharing for worker in sharing.workers}
-        fresh = [
-            worker
-            for address, worker in present.items()
-            if address not in self._shared and address not in busy
-        ]
-        if fresh:
-            self._share_with(fresh)
-        for sharing in list(self._sharing):
-            state = sharing.advance(self._workforce)
-            if state is False:
-                continue
-            self._sharing.remove(sharing)
-            if state:
-                for worker in sharing.workers:
-                    self._shared[worker.address] = [
-                        self._workforce.submit(worker, "bigsvm-keep", tasks.keep, value)
-                        for value in sharing.values
-                    ]
-            else:
-                sharing.cancel()
-                self._share_apart(sharing.workers)
-
-    def _share_apart(self, workers: list[Worker]) -> None:
-        """Find out which worker of several does not take rows: each gets its own copy."""
-        present = [w for w in workers if self._workforce.workers.get(w.address) is w]
-        for worker in present:
-            if len(workers) > 1:
-                self._share_with([worker])
-                continue
-            # All workers may be slow: each attempt has more time.
-            self._patience[worker.address] = 2 * self._patience.get(worker.address, 1.0)
-            self._workforce.suspect(worker)
-
-    def _share_with(self, workers: list[Worker]) -> None:
-        patience = max(self._patience.get(worker.address, 1.0) for worker in workers)
-        self._sharing.append(_Sharing(workers, self._pieces(), patience))
 
     def _pieces(self) -> Iterator[Sent]:
         if self._shares_job:

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from bigsvm.executors.messages import Chosen, SentJob, Unit
 
 
-def open_worker(memory: int | None) -> Opened:
+def open_worker(run: str, memory: int | None) -> Opened:
     """Say what this worker is, make room, and load compiled code.
 
     Parameters
     ----------
+    run : str
+        Name of the run.
     memory : int or None
-        Bytes that a run may take; half of what Dask allows, without what the process has already,
+        Bytes that it may take; half of what Dask allows, without what the process has already,
         if None.
     """
     import psutil
@@ -45,7 +47,7 @@ def open_worker(memory: int | None) -> Opened:
         held = psutil.Process().memory_info().rss
         available = limit or psutil.virtual_memory().available
         memory = max(LEAST_KEPT_BYTES, available // 2 - held)
-    PROCESS.memory = memory
+    PROCESS.open(run, memory)
     return Opened(versions(), limit, memory)
 
 
@@ -95,9 +97,9 @@ def ping() -> None:
     """Answer."""
 
 
-def forget_job(name: str) -> None:
-    """Drop all that is kept of a job."""
-    PROCESS.forget(name)
+def forget_run(run: str) -> None:
+    """Drop all that is kept of a run."""
+    PROCESS.forget(run)
 
 
 def each(

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from bigsvm.executors.messages import Job, SentJob, SentPiece, Unit
     from bigsvm.gram.partners import FunctionWeights
 
-JOBS_KEPT = 4
-"""Jobs whose tiles a process keeps: fits of several threads take turns."""
+RUNS_KEPT, JOBS_KEPT = 4, 4
+"""Runs that a process keeps something of, and jobs of each whose tiles it keeps. A coordinator that
+was killed does not say that its run has ended."""
 LEAST_KEPT_BYTES = 16 << 20
 """Bytes of units that are kept even if a worker has little memory: one unit is needed anyway."""
 
@@ -38,9 +39,19 @@ class NotKeptError(Exception):
 
 
 class _Kept:
-    """Values kept up to a number of bytes; the one used longest ago goes first."""
+    """Values kept up to a number of bytes, by keys that begin with the name of a job.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    in_cycles : bool
+        Whether a job asks for its values in the same order again and again, as for units in each
+        pass. Then the first ones stay and the others come and go: if the one used longest ago
+        went, each would be gone before it is asked for again. Values of other jobs go before.
+        Otherwise the value used longest ago goes first.
+    """
+
+    def __init__(self, *, in_cycles: bool = False) -> None:
+        self._in_cycles = in_cycles
         self._values: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self.nbytes = 0
         self._lock, self._making = threading.Lock(), dict[Any, threading.Lock]()
@@ -51,28 +62,37 @@ class _Kept:
             making = self._making.setdefault(key, threading.Lock())
         with making:
             with self._lock:
-                if key in self._values:
-                    self._making.pop(key, None)
+                held = self._values.get(key)
+                if held is not None and not self._in_cycles:
                     self._values.move_to_end(key)
-                    return self._values[key][0]
-            value, size = make()
+            if held is None:
+                held = make()
+                with self._lock:
+                    self._values[key] = held
+                    self.nbytes += held[1]
             with self._lock:
-                self._values[key] = value, size
-                self.nbytes += size
                 self._making.pop(key, None)
-            self.shrink(limit)
-            return value
+        self.shrink(limit)
+        return held[0]
 
     def shrink(self, limit: int) -> None:
         """Drop values until the others take at most `limit` bytes; the last one stays."""
         dropped = False
         with self._lock:
             while self.nbytes > limit and len(self._values) > 1:
-                _, (_, size) = self._values.popitem(last=False)
-                self.nbytes -= size
+                self.nbytes -= self._values.pop(self._next_to_go())[1]
                 dropped = True
         if dropped:
             give_back_freed_memory()
+
+    def _next_to_go(self) -> Any:
+        """Return the key of the value that is dropped first; not the last one."""
+        oldest = next(iter(self._values))
+        if not self._in_cycles:
+            return oldest
+        newest = reversed(self._values)
+        job = next(newest)[0]
+        return next(newest) if oldest[0] == job else oldest
 
     def drop(self, is_dropped: Callable[[Any], bool]) -> None:
         """Drop the values of some keys."""
@@ -81,21 +101,28 @@ class _Kept:
                 self.nbytes -= self._values.pop(key)[1]
 
 
-class Process:
-    """What a worker process keeps: jobs, units of rows, packed partners."""
+class RunHere:
+    """What a worker process keeps of a run: jobs, units of rows, packed partners.
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.jobs: OrderedDict[str, OpenJob] = OrderedDict()
-        self.units, self.packed = _Kept(), _Kept()
-        self.memory = LEAST_KEPT_BYTES
+    Attributes
+    ----------
+    memory : int
+        Bytes that the run may take.
+    units, packed, others : _Kept
+    """
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self._lock = threading.RLock()
+        self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
+        self.units, self.packed, self.others = _Kept(in_cycles=True), _Kept(), _Kept()
 
     def job(self, sent: SentJob) -> OpenJob:
         """Return a job, opened by the first task that needs it."""
-        with self.lock:
-            if sent.name not in self.jobs:
-                while len(self.jobs) >= JOBS_KEPT:
-                    self.forget(next(iter(self.jobs)))
+        with self._lock:
+            if sent.name not in self._jobs:
+                while len(self._jobs) >= JOBS_KEPT:
+                    self._forget(next(iter(self._jobs)))
                 try:
                     job = pickle.loads(sent.pickled)
                 except DataCorruptionError:
@@ -106,17 +133,48 @@ class Process:
                         "at the same path on every machine, or on object storage, and a kernel of "
                         "your own in a module that workers can import"
                     ) from error
-                self.jobs[sent.name] = OpenJob(sent.name, job, self)
-            self.jobs.move_to_end(sent.name)
-            return self.jobs[sent.name]
+                self._jobs[sent.name] = OpenJob(sent.name, job, self)
+            self._jobs.move_to_end(sent.name)
+            return self._jobs[sent.name]
 
-    def forget(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         """Drop all that is kept of a job."""
-        with self.lock:
-            self.jobs.pop(name, None)
-            self.units.drop(lambda key: key[0] == name)
-            self.packed.drop(lambda key: key[0] == name)
-            give_back_freed_memory()
+        self._jobs.pop(name, None)
+        for kept in (self.units, self.packed, self.others):
+            kept.drop(lambda key: key[0] == name)
+
+
+class Process:
+    """What a worker process keeps of the runs that it takes part in."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._memory: dict[str, int] = {}
+        self._runs: OrderedDict[str, RunHere] = OrderedDict()
+
+    def open(self, run: str, memory: int) -> None:
+        """Note how many bytes a run may take."""
+        with self._lock:
+            self._memory[run] = memory
+
+    def job(self, sent: SentJob) -> OpenJob:
+        """Return a job of a run, opened by the first task that needs it."""
+        with self._lock:
+            if sent.run not in self._runs:
+                while len(self._runs) >= RUNS_KEPT:
+                    self._runs.popitem(last=False)
+                memory = self._memory.get(sent.run, LEAST_KEPT_BYTES)
+                self._runs[sent.run] = RunHere(memory)
+            self._runs.move_to_end(sent.run)
+            run = self._runs[sent.run]
+        return run.job(sent)
+
+    def forget(self, run: str) -> None:
+        """Drop all that is kept of a run."""
+        with self._lock:
+            self._memory.pop(run, None)
+            self._runs.pop(run, None)
+        give_back_freed_memory()
 
 
 class OpenJob:
@@ -128,8 +186,8 @@ class OpenJob:
         None if rows are sent.
     """
 
-    def __init__(self, name: str, job: Job, process: Process) -> None:
-        self.name, self.process = name, process
+    def __init__(self, name: str, job: Job, run: RunHere) -> None:
+        self.name, self.run = name, run
         self.source, self.kernel, self.is_sparse = job.source, job.kernel, job.is_sparse
         self._convert = job.convert
         self._centre, self._offset = job.centre, job.offset
@@ -157,8 +215,10 @@ class OpenJob:
 
         `make` returns it and its bytes; `needed` are bytes for what is not kept.
         """
-        limit = max(LEAST_KEPT_BYTES, self.process.memory - needed)
-        return self.process.units.get((self.name, *key), make, limit)
+        return self.run.others.get((self.name, *key), make, self._most_bytes(needed))
+
+    def _most_bytes(self, needed: int) -> int:
+        return max(LEAST_KEPT_BYTES, self.run.memory - needed)
 
     def read(self, unit: Unit) -> Rows:
         """Rows of a unit: sent, or read.
@@ -184,7 +244,8 @@ class OpenJob:
             rows = self.read(unit)
             return rows, bytes_of(rows)
 
-        rows: Rows = self.kept((unit.start, unit.stop), read, needed)
+        key, limit = (self.name, unit.start, unit.stop), self._most_bytes(needed)
+        rows: Rows = self.run.units.get(key, read, limit)
         return rows
 
     def packed(
@@ -199,7 +260,7 @@ class OpenJob:
 
         key = self.name, piece.name, exact
         packed: tuple[Partners, F8 | FunctionWeights]
-        packed = self.process.packed.get(key, pack, most_bytes)
+        packed = self.run.packed.get(key, pack, most_bytes)
         return packed
 
 

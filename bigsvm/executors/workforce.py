@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import pickle
 import queue
@@ -21,22 +22,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import replies, tasks
 from bigsvm.executors.messages import SentJob
+from bigsvm.executors.terms import USUAL_TERMS, WorkerTerms
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
     from bigsvm.executors.messages import Done, Job, Opened, Unit
     from bigsvm.executors.replies import Expected, Listed
+
+logger = logging.getLogger("bigsvm")
 
 UnitKey = tuple[str, int, int]
 POLL_SECONDS = 0.25
 """Between two looks at whether the run is to stop."""
 MEMBERS_SECONDS = 0.5
 """Between two looks at which workers there are."""
-JOIN_SECONDS = 60.0
-"""How long a run waits for a first worker, or for another one when all are gone."""
+SCHEDULER_SECONDS = 60.0
+"""How long the scheduler may take to answer: networks are away for half a minute now and then."""
+MOST_WANTED = 16
+"""Tasks that are shown to the scheduler besides one for each thread: enough to double a cluster."""
+TOLD_SECONDS = 60.0
+"""Between two messages that a run waits for workers."""
 OPEN_SECONDS = 5.0
 """How long a run waits for workers that are slow to open while others are ready."""
 
@@ -161,29 +169,38 @@ class Workforce:
     Parameters
     ----------
     client : distributed.Client
-    memory : int, optional
-        Bytes that a run may take on a worker; half of its limit if not given.
+    terms : WorkerTerms
     on_change : callable
         Told the address of a worker, its threads, and whether it has joined or left.
+
+    Attributes
+    ----------
+    workers : dict
+        By their addresses.
+    owners : dict
+        Addresses of the workers that keep units.
+    changes : int
+        Counts each change of which workers are ready.
     """
 
     def __init__(
         self,
         client: Any,
+        terms: WorkerTerms = USUAL_TERMS,
         *,
-        memory: int | None = None,
         on_change: Callable[[str, int, bool], None] = lambda address, threads, joined: None,
     ) -> None:
-        self._client, self._memory, self._on_change = client, memory, on_change
+        self._client, self._terms, self._on_change = client, terms, on_change
         self._loop, self._scheduler = client.loop.asyncio_loop, client.scheduler.address
-        self.traffic = Traffic()
+        self._run, self.traffic = uuid.uuid4().hex, Traffic()
         self.workers: dict[str, Worker] = {}
         self.owners: dict[UnitKey, str] = {}
+        self.changes = 0
+        self._ready: tuple[int, dict[str, Worker], int] = (-1, {}, 0)
         self._refused: set[tuple[str, str]] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._asked = 0.0
         self._asking: Future[Any] | None = None
-        self._jobs: list[str] = []
         self._error: BigsvmError | None = None
         self._looked = 0.0
         self._opening: dict[str, Any] = {}
@@ -191,19 +208,33 @@ class Workforce:
         self._asked_since: float | None = None
         self._stepped = time.monotonic()
         self._seconds_alone = 0.0
+        self._told, self._wanted = TOLD_SECONDS, list[Any]()
         self._least_memory = 0
 
     # -- workers ---------------------------------------------------------------------------------
 
-    def ready(self) -> list[Worker]:
+    def ready(self) -> Collection[Worker]:
         """Workers that can be given tasks: those that are not slow, or all if all are."""
-        opened = [worker for worker in self.workers.values() if worker.opened is not None]
-        return [worker for worker in opened if not worker.is_slow] or opened
+        return self._ready_workers()[0].values()
+
+    def ready_at(self, address: str) -> Worker | None:
+        """Return the worker at an address if it can be given tasks."""
+        return self._ready_workers()[0].get(address)
 
     @property
     def n_threads(self) -> int:
         """Threads of all workers that are ready."""
-        return max(1, sum(worker.threads for worker in self.ready()))
+        return max(1, self._ready_workers()[1])
+
+    def _ready_workers(self) -> tuple[dict[str, Worker], int]:
+        """Return workers that are ready, by address, and their threads, counted once a change."""
+        changes, ready, threads = self._ready
+        if changes != self.changes:
+            opened = [worker for worker in self.workers.values() if worker.opened is not None]
+            some = [worker for worker in opened if not worker.is_slow] or opened
+            ready, threads = {w.address: w for w in some}, sum(w.threads for w in some)
+            self._ready = self.changes, ready, threads
+        return ready, threads
 
     @property
     def memory(self) -> int:
@@ -227,13 +258,27 @@ class Workforce:
         Raises
         ------
         ClusterError
-            There has been no worker for JOIN_SECONDS, or one has another version of bigsvm.
+            There has been no worker for as long as the terms allow, or one has another
+            version of bigsvm.
         """
         began = time.monotonic()
+        self.want(max(len(self._wanted), 1), "bigsvm-open")
         while not self.ready() or self._opening:
             self.step()
             if time.monotonic() - began > OPEN_SECONDS and self.ready():
                 return
+
+    def want(self, n_tasks: int, name: str) -> None:
+        """Show Dask's scheduler tasks that wait here, so that a cluster that adapts to them grows.
+
+        They are named as those that are done, whose average time the scheduler knows. No worker has
+        the resource that they ask for: they count, and are never run.
+        """
+        n_tasks = min(n_tasks, MOST_WANTED + self.n_threads)
+        while len(self._wanted) > n_tasks:
+            self._wanted.pop().release()
+        while len(self._wanted) < n_tasks:
+            self._wanted.append(self._submit(name, tasks.ping, resources={"bigsvm-waits": 1}))
 
     def step(self) -> None:
         """Handle one event, or wait for a moment; check for interruption now and then.
@@ -241,7 +286,7 @@ class Workforce:
         Raises
         ------
         ClusterError
-            The scheduler does not answer, or has had no worker for JOIN_SECONDS.
+            The scheduler does not answer, or has had no worker for as long as the terms allow.
         """
         now = time.monotonic()
         if now - self._looked > POLL_SECONDS:
@@ -270,7 +315,7 @@ class Workforce:
     def _check_connection(self, now: float) -> None:
         # Only while it is asked: this process may have been busy with other things for long.
         waited = now - self._asked_since if self._asked_since is not None else 0.0
-        if self._client.status in ("closed", "closing") or waited > JOIN_SECONDS:
+        if self._client.status in ("closed", "closing") or waited > SCHEDULER_SECONDS:
             raise self._disconnected()
 
     def _disconnected(self) -> ClusterError:
@@ -280,14 +325,19 @@ class Workforce:
         )
 
     def _check_workers(self, now: float) -> None:
-        """Count the time spent waiting here while there is no worker."""
+        """Count the time spent waiting here while there is no worker, and call for one."""
         spent, self._stepped = min(now - self._stepped, 2 * POLL_SECONDS), now
-        self._seconds_alone = 0.0 if self.ready() else self._seconds_alone + spent
-        if self._seconds_alone > JOIN_SECONDS:
-            raise ClusterError(
-                f"the scheduler {self._scheduler} has had no worker for {JOIN_SECONDS:.0f} s; "
-                f"start workers, as with: dask worker {self._scheduler}"
-            )
+        if self.ready():
+            self._seconds_alone, self._told = 0.0, TOLD_SECONDS
+            return
+        self._seconds_alone += spent
+        told = f"the scheduler {self._scheduler} has had no worker for {self._seconds_alone:.0f} s"
+        start = f"start workers, as with: dask worker {self._scheduler}"
+        if self._terms.wait is not None and self._seconds_alone > self._terms.wait:
+            raise ClusterError(f"{told}; {start}")
+        if self._seconds_alone > self._told:
+            self._told += TOLD_SECONDS
+            logger.warning("%s, and the run waits; %s", told, start)
 
     def _start(self, awaitable: Any) -> Future[Any]:
         """Have the client's loop run something."""
@@ -319,7 +369,9 @@ class Workforce:
                 worker.last_seen, worker.alive = information["last_seen"], time.monotonic()
 
     def _open(self, worker: Worker) -> None:
-        future = self.submit(worker, "bigsvm-open", tasks.open_worker, self._memory)
+        future = self.submit(
+            worker, "bigsvm-open", tasks.open_worker, self._run, self._terms.memory
+        )
         self._opening[worker.address] = future
 
         def opened(reply: Future[Any]) -> None:
@@ -329,6 +381,7 @@ class Workforce:
             error = reply.exception()
             if isinstance(error, ResultLostError):
                 del self.workers[worker.address]  # it is opened again if it is still there
+                self.changes += 1
                 return
             if error is not None:
                 self._error = ClusterError(
@@ -340,6 +393,7 @@ class Workforce:
                 self.refuse(worker, fault)
                 return
             worker.opened, worker.heard = reply.result(), time.monotonic()
+            self.changes += 1
             self._check_versions(worker)
             self.traffic.n_workers = max(self.traffic.n_workers, len(self.ready()))
             self._on_change(worker.address, worker.threads, True)
@@ -394,6 +448,7 @@ class Workforce:
             )
 
     def _lose(self, worker: Worker) -> None:
+        self.changes += 1
         self._opening.pop(worker.address, None)
         for key in [key for key, owner in self.owners.items() if owner == worker.address]:
             del self.owners[key]
@@ -404,11 +459,15 @@ class Workforce:
 
     def submit(self, worker: Worker, name: str, function: Callable[..., Any], *given: Any) -> Any:
         """Have a worker, and no other, call a function; returns Dask's future."""
+        return self._submit(
+            name, function, *given, workers=[worker.address], allow_other_workers=False
+        )
+
+    def _submit(self, name: str, function: Callable[..., Any], *given: Any, **where: Any) -> Any:
         try:
             return self._client.submit(
-                function, *given, key=f"{name}-{uuid.uuid4().hex}", workers=[worker.address],
-                allow_other_workers=False, pure=False, retries=0,
-            )  # fmt: skip
+                function, *given, key=f"{name}-{uuid.uuid4().hex}", pure=False, retries=0, **where
+            )
         except Exception as error:
             if self._client.status in ("closed", "closing"):
                 raise self._disconnected() from error
@@ -471,9 +530,7 @@ class Workforce:
 
     def open_job(self, job: Job) -> SentJob:
         """Name a job and pickle it."""
-        sent = SentJob(uuid.uuid4().hex, pickle.dumps(job))
-        self._jobs.append(sent.name)
-        return sent
+        return SentJob(self._run, uuid.uuid4().hex, pickle.dumps(job))
 
     def note(self, done: Done) -> None:
         """Count what a task has cost."""
@@ -487,6 +544,7 @@ class Workforce:
     def suspect(self, worker: Worker) -> None:
         """Give a worker no more tasks until it answers."""
         worker.is_slow = True
+        self.changes += 1
 
         def answered(reply: Future[Any]) -> None:
             if reply.cancelled() or self.workers.get(worker.address) is not worker:
@@ -494,9 +552,16 @@ class Workforce:
             if reply.exception() is not None:
                 self.suspect(worker)  # the answer could not be fetched
                 return
-            worker.is_slow, worker.heard = False, time.monotonic()
+            self.hear(worker)
 
         self.when_done(self.submit(worker, "bigsvm-ping", tasks.ping), answered)
+
+    def hear(self, worker: Worker) -> None:
+        """Note that a worker has answered."""
+        worker.heard = time.monotonic()
+        if worker.is_slow:
+            worker.is_slow = False
+            self.changes += 1
 
     def close(self) -> None:
         """Let workers forget what they keep of this run."""
@@ -506,8 +571,9 @@ class Workforce:
         for worker in self.workers.values():
             if worker.opened is None or self._client.status != "running":
                 continue
-            for name in self._jobs:
-                with contextlib.suppress(ClusterError):  # there is nothing left to forget
-                    fire_and_forget(self.submit(worker, "bigsvm-forget", tasks.forget_job, name))
+            with contextlib.suppress(ClusterError):  # there is nothing left to forget
+                fire_and_forget(self.submit(worker, "bigsvm-forget", tasks.forget_run, self._run))
+        if self._client.status == "running":
+            self.want(0, "")
         if self._asking is not None:
             self._asking.cancel()

@@ -167,13 +167,13 @@ def train_together(
     samples = [
         sample_of(Given(source, labels, weights, parameters, hooks)) for weights in sample_weights
     ]
-    trained = run_problems(fits, source, parameters, hooks)
-    models = [
-        advised(model_of(trained, functions, parameters, fits, of_classes), sample, parameters)
-        for functions, of_classes, sample in zip(
-            fits.functions(trained.result), fits.class_weights, samples, strict=True
-        )
-    ]
+    with run_problems(fits, source, parameters, hooks) as trained:
+        models = [
+            advised(model_of(trained, functions, parameters, fits, of_classes), sample, parameters)
+            for functions, of_classes, sample in zip(
+                fits.functions(trained.result), fits.class_weights, samples, strict=True
+            )
+        ]
     if numbering is not None:
         models = [
             replace(model, support_vectors=numbering.undo(model.support_vectors), centre=None)

@@ -233,7 +233,7 @@ def calibrate(
 
     try:
         on_progress(0)
-        with workers_of(hooks.client, memory=hooks.worker_memory) as workers:
+        with workers_of(hooks.client, hooks.terms) as workers:
             model.decide(
                 rows, keep=keep, threads=threads, block_bytes=block_bytes,
                 on_progress=on_progress, client=workers,

@@ -106,7 +106,7 @@ def train_pairs(sent: SentJob, parts: list[Part], group: PairGroup) -> Done:
     """
     job = PROCESS.job(sent)
     cost = Cost(job)
-    other_bytes = int((1 - HELD_SHARE) * job.process.memory)
+    other_bytes = int((1 - HELD_SHARE) * job.run.memory)
     batch: _BatchRows = job.kept((parts[0].name,), lambda: _batch_rows(job, parts), other_bytes)
     tiles = job.tiles(exact=False)
     with Trainer(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.data.scaler import Scaler
     from bigsvm.fit.fingerprint import Recorded
     from bigsvm.fit.held_out import HeldOut
@@ -257,7 +258,10 @@ def _listed_row_bytes(parameters: TrainingParameters, source: RowSource) -> floa
 
 
 class Trained(NamedTuple, Generic[Result]):
-    """What a run has led to, as the problems' `run` returns it, and what its models share."""
+    """What a run has led to, as the problems' `run` returns it, and what its models share.
+
+    `take` returns rows of the source by number.
+    """
 
     result: Result
     source: RowSource
@@ -267,6 +271,7 @@ class Trained(NamedTuple, Generic[Result]):
     scaler: Scaler | None
     fingerprint: dict[str, str]
     cluster_costs: dict[str, int]
+    take: Callable[[I8], Rows]
     solver: str = "bigsvm"
 
 
@@ -328,7 +333,7 @@ def model_of(
     is_matrix = isinstance(trained.kernel, Precomputed)
     return KernelExpansion(
         kernel=trained.kernel,
-        support_vectors=support_rows(source, support) if is_matrix else source.take(support),
+        support_vectors=support_rows(source, support) if is_matrix else trained.take(support),
         coefficients=functions.coefficients,
         intercept=functions.intercept,
         centre=trained.centre,

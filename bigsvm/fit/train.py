@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,13 @@ from bigsvm.training.events import Hooks
 from bigsvm.training.state import before_training
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import F8
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.fit.reduction import MakeReduction, Problems
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -148,10 +152,11 @@ def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
             reduction = make_reduction(given._replace(start=model))
     sample = sample_of(given)
     del given
-    trained = run_problems(reduction, source, parameters, hooks)
-    with unchecked():  # a run that was interrupted has a model too
-        functions = reduction.functions(trained.result)
-        model = model_of(trained, functions, parameters, reduction, reduction.class_weight)
+    with run_problems(reduction, source, parameters, hooks) as trained:
+        with unchecked():  # a run that was interrupted has a model too
+            functions = reduction.functions(trained.result)
+            model = model_of(trained, functions, parameters, reduction, reduction.class_weight)
+    with unchecked():
         model = advised(model, sample, parameters)
     if reduction.held_out is None or parameters.calibration is None:
         return model
@@ -164,10 +169,14 @@ def train_by(make_reduction: MakeReduction, given: Given) -> KernelExpansion:
     return replace(model, calibration=calibration)
 
 
+@contextmanager
 def run_problems(
     problems: Problems[Result], source: RowSource, parameters: TrainingParameters, hooks: Hooks
-) -> Trained[Result]:
-    """Plan the memory, find the kernel, and solve problems of the rows of `source`."""
+) -> Iterator[Trained[Result]]:
+    """Plan the memory, find the kernel, and solve problems of the rows of `source`.
+
+    Workers are there until the block ends, as support vectors are taken from them.
+    """
     # Small problems do without our own solver.
     from bigsvm.fit.trainer import Trainer, costs_of, open_checkpoint
 
@@ -184,13 +193,17 @@ def run_problems(
         parameters = time_left()
     # The run; from here on rows have the order they are trained in.
     problems.arrange(source)
-    with (
-        Trainer(parameters, kernel, centre, offset=problems.offset, hooks=hooks) as trainer,
-        open_checkpoint(parameters, fingerprint, hooks) as checkpoint,
-    ):
-        result = problems.run(RunResources(trainer, plan, parameters, hooks, checkpoint))
-        if checkpoint is not None:
-            ended = result.certificate
-            checkpoint.end(ended.stop_reason, converged=ended.converged)
-    costs = costs_of(trainer.workforce)
-    return Trained(result, source, plan.block_bytes, kernel, centre, scaler, fingerprint, costs)
+    with Trainer(parameters, kernel, centre, offset=problems.offset, hooks=hooks) as trainer:
+        with open_checkpoint(parameters, fingerprint, hooks) as checkpoint:
+            result = problems.run(RunResources(trainer, plan, parameters, hooks, checkpoint))
+            if checkpoint is not None:
+                ended = result.certificate
+                checkpoint.end(ended.stop_reason, converged=ended.converged)
+
+        def take(indices: I8) -> Rows:
+            return trainer.take(source, indices, block_bytes=plan.block_bytes)
+
+        yield Trained(
+            result, source, plan.block_bytes, kernel, centre, scaler, fingerprint,
+            costs_of(trainer.workforce), take,
+        )  # fmt: skip

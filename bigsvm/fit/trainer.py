@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bigsvm.balls.search import ENDS, Search
+from bigsvm.errors import ClusterError
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.executor import Exact, Products
 from bigsvm.executors.messages import Job
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.dual import Dual
@@ -79,6 +81,7 @@ class Trainer:
     ) -> None:
         self._parameters, self._kernel, self._hooks = parameters, kernel, hooks
         self.workforce: Workforce | None = None
+        self._executor: ClusterExecutor | None = None
         self._stack = ExitStack()
         threads = parameters.n_threads
         self.tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
@@ -93,7 +96,7 @@ class Trainer:
         """Make one with some of the threads, to be used at the same time as others of this one."""
         some = copy.copy(self)
         some.tiles = self.tiles.with_threads(threads)
-        some.workforce = None
+        some.workforce, some._executor = None, None
         return some
 
     def __enter__(self) -> Self:
@@ -195,16 +198,34 @@ class Trainer:
             source, dual, self.tiles, plan, start=start, point=point, watch=watch,
             seed=parameters.seed, limits=limits, listener=listener, saver=saver,
         )  # fmt: skip
-        executor = None
-        if self.workforce is not None:
-            executor = ClusterExecutor(
-                self.workforce, source, self.tiles, block_bytes=plan.block_bytes
-            )
+        executor = self._executor_for(source, plan.block_bytes)
         choice = choice_for(run, parameters, certify=self._certifies)
         return Decomposition(
             run, tol=parameters.tol, choice=choice, executor=executor,
             exact_objective=parameters.exact_objective,
         ).run()  # fmt: skip
+
+    def take(self, source: RowSource, indices: I8, *, block_bytes: int) -> Rows:
+        """Rows of a source by number; workers read those that are not in this process."""
+        executor = None
+        if source.row_alignment > 1:
+            executor = self._executor_for(source, block_bytes)
+        if executor is None:
+            return source.take(indices)
+        try:
+            return executor.take(indices)
+        except ClusterError:
+            return source.take(indices)  # a run that has ended does without its workers
+
+    def _executor_for(self, source: RowSource, block_bytes: int) -> ClusterExecutor | None:
+        """Return what has workers compute, the same for the same rows: they keep units of it."""
+        if self.workforce is None:
+            return None
+        if self._executor is None or self._executor.source is not source:
+            self._executor = ClusterExecutor(
+                self.workforce, source, self.tiles, block_bytes=block_bytes
+            )
+        return self._executor
 
 
 def costs_of(workforce: Workforce | None) -> dict[str, int]:
@@ -220,7 +241,7 @@ def workforce_of(hooks: Hooks) -> Workforce:
     def changed(address: str, threads: int, joined: bool) -> None:
         hooks.listener((Joined if joined else Left)(address, threads))
 
-    return Workforce(hooks.client, memory=hooks.worker_memory, on_change=changed)
+    return Workforce(hooks.client, hooks.terms, on_change=changed)
 
 
 def open_checkpoint(

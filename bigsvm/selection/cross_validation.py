@@ -39,6 +39,7 @@ def cross_validate(
     checkpoint: str | os.PathLike[str] | None = None,
     client: Any = None,
     worker_memory: int | str | None = None,
+    worker_wait: float | None = None,
 ) -> dict[str, Any]:
     """Fit and score an estimator by cross-validation, on a store of any size or on arrays.
 
@@ -53,7 +54,7 @@ def cross_validate(
         `StandardScaler`, `MinMaxScaler` and `MaxAbsScaler`. Each fold fits them on the rows that it
         trains on, block by block. `max_time` and `max_iter` limit each fit. With `verbose` the
         progress of each fit is shown, and callbacks are called for each fit.
-    X, y, sample_weight, client, worker_memory
+    X, y, sample_weight, client, worker_memory, worker_wait
         As its ``fit`` takes them; `y` also where a one-class estimator is compared with labels.
         Rows of weight 0 are neither trained on nor tested. Weights have no part in the scores.
         With a client each fold is a task for a worker, if its rows and the memory of its run fit
@@ -102,7 +103,7 @@ def cross_validate(
     (3, True)
     """
     steps = steps_of(estimator)
-    with hooks_of(steps.machine, client, worker_memory) as hooks:
+    with hooks_of(steps.machine, client, worker_memory, worker_wait) as hooks:
         if return_estimator and checkpoint is not None:
             raise ParameterError(
                 "return_estimator is True, but with checkpoint only the results of finished fits "

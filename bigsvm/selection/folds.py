@@ -20,7 +20,7 @@ from bigsvm.data.sources import as_store
 from bigsvm.data.store_part import StorePart
 from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.estimators.watching import StoppedByCtrlC, folder_of_checkpoints
-from bigsvm.executors.clients import worker_bytes
+from bigsvm.executors.clients import worker_terms
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.selection.steps import Steps
@@ -138,12 +138,13 @@ def make_data(
 
 @contextmanager
 def hooks_of(
-    estimator: KernelMachine, client: Any, worker_memory: int | str | None
+    estimator: KernelMachine,
+    client: Any,
+    worker_memory: int | str | None,
+    worker_wait: float | None,
 ) -> Iterator[events.Hooks]:
     """Give the hooks of fits: Ctrl-C stops them, and `verbose` says whether progress is shown."""
-    of_workers = None
-    if client is not None or worker_memory is not None:
-        of_workers = worker_bytes(client, worker_memory)
+    terms = worker_terms(client, worker_memory, worker_wait)
     with StoppedByCtrlC() as stop, ExitStack() as stack:
         show: events.Listener = events.ignore
         if estimator.verbose:
@@ -157,7 +158,7 @@ def hooks_of(
                 show(event)
 
         yield events.Hooks(
-            listener=listener, interrupted=stop.requested, client=client, worker_memory=of_workers
+            listener=listener, interrupted=stop.requested, client=client, terms=terms
         )
 
 

@@ -155,12 +155,13 @@ class SearchCV(BaseEstimator):
         y_order: Order | None = None,
         client: Any = None,
         worker_memory: int | str | None = None,
+        worker_wait: float | None = None,
     ) -> Self:
         """Search.
 
         Parameters
         ----------
-        X, y, sample_weight, y_order, client, worker_memory
+        X, y, sample_weight, y_order, client, worker_memory, worker_wait
             As the ``fit`` of the estimator takes them. With a client the points that differ in C
             alone, with all folds, are a task for a worker, if their rows and the memory of a fit
             fit there; otherwise they are fitted one after the other, and workers do the passes.
@@ -184,7 +185,7 @@ class SearchCV(BaseEstimator):
         from bigsvm.selection.record import advice_of, fit_warnings
 
         steps = steps_of(self.estimator)
-        with hooks_of(steps.machine, client, worker_memory) as hooks:
+        with hooks_of(steps.machine, client, worker_memory, worker_wait) as hooks:
             search = self._search_of(steps)
             fits = FoldFits(
                 steps, X, y, sample_weight, cv=self.cv, groups=groups,
@@ -213,7 +214,7 @@ class SearchCV(BaseEstimator):
             started = time.perf_counter()
             self._machine, self.best_estimator_ = steps.fitted(
                 self.best_params_, X, y, sample_weight, client=client,
-                worker_memory=worker_memory, y_order=y_order,
+                worker_memory=worker_memory, worker_wait=worker_wait, y_order=y_order,
             )  # fmt: skip
             self.refit_time_ = time.perf_counter() - started
         elif (advice := advice_of([fit for fit in best.fits if fit is not None])) is not None:

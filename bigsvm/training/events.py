@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from bigsvm.executors.terms import USUAL_TERMS, WorkerTerms
+
 if TYPE_CHECKING:
     from bigsvm.duals.box_problem import Optimality
 
@@ -310,8 +312,8 @@ class Hooks:
 
     The listener is told every event. `interrupted` is asked several times a second whether the run
     is to end. `times_asked` returns how often the run was asked to save itself now. `client` is the
-    cluster that computes passes; None for this process. `worker_memory` is bytes that the run may
-    take on each worker; half of its limit if None. `checkpoint_of` names the folder of the
+    cluster that computes passes; None for this process; `terms` are those of its workers.
+    `checkpoint_of` names the folder of the
     checkpoint by its fingerprint; None for the one that the parameters name. `by_steps` says
     whether the listener has to hear of every step, or may end the run: such a run is that of our
     own solver, however small.
@@ -321,6 +323,6 @@ class Hooks:
     interrupted: Callable[[], bool] = field(default=lambda: False)
     times_asked: Callable[[], int] = field(default=lambda: 0)
     client: Any = None
-    worker_memory: int | None = None
+    terms: WorkerTerms = USUAL_TERMS
     by_steps: bool = False
     checkpoint_of: Callable[[Mapping[str, str]], str] | None = None

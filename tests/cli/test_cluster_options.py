@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 
+import dask
 import numpy as np
 import pytest
 from command_line import LITTLE, error_of, finish, run_here, start
@@ -135,11 +136,70 @@ def test_a_scheduler_that_does_not_answer_is_told(data, tmp_path, monkeypatch, a
     assert f"no scheduler answers at {address} within 0.5 s" in error
 
 
-def test_a_scheduler_without_workers_is_told(client_without_workers, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigsvm.executors.workforce.JOIN_SECONDS", 0.5)
+def test_a_scheduler_without_workers_is_told(client_without_workers, data, tmp_path):
     address = client_without_workers.scheduler.address
-    error = error_of("train", data / "train.zarr", tmp_path / "model", "--scheduler", address)
+    error = error_of(
+        "train", data / "train.zarr", tmp_path / "model", "--scheduler", address,
+        "--wait-for-workers", "0.5",
+    )  # fmt: skip
     assert f"the scheduler {address} has had no worker" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--wait-for-workers", "5"], "--wait-for-workers is for the workers of a cluster"),
+        (
+            ["--wait-for-workers", "-1", "--scheduler", "tcp://a:1"],
+            "it must be a number of seconds",
+        ),
+    ],
+)
+def test_a_wait_that_makes_no_sense_is_refused(data, tmp_path, options, told):
+    assert told in error_of("train", data / "train.zarr", tmp_path / "model", *options)
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    """A scheduler and a worker that speak TLS only, and the options for it."""
+    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("cryptography")
+    security = distributed.Security.temporary()
+    folder = tmp_path_factory.mktemp("tls")
+    names = {"ca-file": "tls_ca_file", "cert": "tls_client_cert", "key": "tls_client_key"}
+    files = {}
+    for name, attribute in names.items():
+        files[name] = folder / f"{name}.pem"
+        files[name].write_text(getattr(security, attribute))
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, security=security, protocol="tls://",
+        dashboard_address=None,
+    ) as cluster:  # fmt: skip
+        yield cluster.scheduler_address, files
+
+
+def test_a_scheduler_with_tls_by_options_and_by_dasks_variables(data, tmp_path, tls, monkeypatch):
+    address, files = tls
+    options = [text for name, path in files.items() for text in (f"--tls-{name}", path)]
+    run_here("train", data / "train.zarr", tmp_path / "one", "--scheduler", address, *options)
+
+    parts = {"ca-file": "ca-file", "cert": "client.cert", "key": "client.key"}
+    settings = {f"distributed.comm.tls.{parts[name]}": str(path) for name, path in files.items()}
+    with dask.config.set(settings):
+        run_here("train", data / "train.zarr", tmp_path / "two", "--scheduler", address)
+
+
+def test_tls_that_is_not_whole_is_refused(data, tmp_path, tls):
+    address, files = tls
+    scheduler = ["train", data / "train.zarr", tmp_path / "model", "--scheduler", address]
+    assert "needs --tls-ca-file, --tls-cert and --tls-key, or Dask's variables" in error_of(
+        *scheduler
+    )
+    one = error_of(*scheduler, "--tls-ca-file", files["ca-file"])
+    assert "--tls-cert and --tls-key left out; TLS needs all three files" in one
+    whole = [*scheduler, "--tls-ca-file", files["ca-file"], "--tls-cert", files["cert"]]
+    assert "--tls-key" in error_of(*whole, "--tls-key", tmp_path / "none.pem")
+    assert "cannot connect" in error_of(*whole, "--tls-key", files["cert"])
 
 
 def test_without_distributed_the_message_says_what_to_install(data, tmp_path, monkeypatch):

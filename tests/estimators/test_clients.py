@@ -41,7 +41,7 @@ def all_workers_are_warm(cluster):
     with Client(cluster, set_as_default=False) as client:
         workers = client.scheduler_info(n_workers=-1)["workers"]
         client.gather([
-            client.submit(tasks.open_worker, None, workers=[address], pure=False)
+            client.submit(tasks.open_worker, "run", None, workers=[address], pure=False)
             for address in workers
         ])  # fmt: skip
 

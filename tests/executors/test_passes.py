@@ -1,15 +1,19 @@
 """Results of tasks as they come."""
 
 import contextlib
-from types import SimpleNamespace
+import sys
+from unittest import mock
 
 import dask
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.clusters import kill, opened_cluster, wait_for_workers
 
 from bigsvm.executors import passes
 from bigsvm.executors.workforce import Worker, Workforce
 from bigsvm.interruption import checked_by
+from tools.fake_workers import fake_pass, fake_workforce
 
 
 def test_where_there_always_is_a_result_it_looks_whether_to_end():
@@ -36,15 +40,78 @@ def test_where_there_always_is_a_result_it_looks_whether_to_end():
 
 
 def test_a_reply_of_a_worker_that_was_refused_meanwhile_is_not_used():
-    under_way = object.__new__(passes.Pass)
-    worker = SimpleNamespace(address="tcp://one:1")
-    flight = SimpleNamespace(numbers=[3, 4], worker=worker, future=SimpleNamespace(release=int))
-    put_back = []
-    under_way._flights, under_way._put_back = [flight], put_back.append
-    under_way._workforce = SimpleNamespace(workers={worker.address: object()})
-    under_way._finished(flight, None)
-    assert put_back == [3, 4]
-    assert not under_way._flights
+    workforce = fake_workforce(1)
+    under_way = fake_pass(workforce, 4)
+    under_way.top_up(0)
+    first = workforce.asked.popleft()
+    workforce.workers.clear()
+    first.answer()
+    assert not under_way.results
+    workforce.join("fake://another")
+    assert len(list(under_way.in_order(ahead=4))) == 4
+    assert workforce.traffic.tasks_again
+
+
+@settings(max_examples=25)
+@given(
+    data=st.data(), n_workers=st.integers(1, 12), threads=st.integers(1, 3),
+    n_calls=st.integers(1, 60), ahead=st.integers(1, 70), in_order=st.booleans(),
+)  # fmt: skip
+def test_all_calls_are_done_whatever_workers_do(data, n_workers, threads, n_calls, ahead, in_order):
+    workforce = fake_workforce(n_workers, threads=threads)
+    events = st.sampled_from(["answer"] * 8 + ["stop", "join", "suspect"])
+    losses, joined = 0, n_workers
+
+    def step():
+        nonlocal losses, joined
+        event = data.draw(events)
+        workers = list(workforce.workers.values())
+        if event == "stop" and len(workers) > 1 and losses < passes.MOST_LOSSES - 1:
+            losses += 1
+            worker = workforce.workers.pop(data.draw(st.sampled_from(workers)).address)
+            workforce._lose(worker)
+        elif event == "join":
+            joined += 1
+            workforce.join(f"fake://{joined}")
+        elif event == "suspect" and len(workforce.ready()) > 1:
+            workforce.suspect(data.draw(st.sampled_from(list(workforce.ready()))))
+        else:
+            assert workforce.asked  # else all would wait for ever
+            at = data.draw(st.integers(0, len(workforce.asked) - 1))
+            workforce.asked.rotate(-at)
+            workforce.asked.popleft().answer()
+
+    workforce.step = step
+    under_way = fake_pass(workforce, n_calls)
+    with mock.patch.object(passes, "LOOK_SECONDS", 1e9):  # what happens does not depend on time
+        if in_order:
+            assert len(list(under_way.in_order(ahead=ahead))) == n_calls
+        else:
+            assert sorted(number for number, _ in under_way.as_done()) == [*range(n_calls)]
+
+
+def calls_for_each_result(n_workers):
+    """Count the functions of Python that a pass enters, for each of its results."""
+    workforce, count = fake_workforce(n_workers), 0
+
+    def enter(frame, event, arg):
+        nonlocal count
+        count += event == "call" and "executors" in frame.f_code.co_filename
+
+    n_calls = 4 * n_workers
+    results = fake_pass(workforce, n_calls).in_order(ahead=n_calls)
+    sys.setprofile(enter)
+    try:
+        assert len(list(results)) == n_calls
+    finally:
+        sys.setprofile(None)
+    return count / n_calls
+
+
+def test_scheduling_is_as_cheap_with_many_workers(monkeypatch):
+    monkeypatch.setattr(passes, "LOOK_SECONDS", 1e9)  # looks depend on time, not on results
+    few, many = calls_for_each_result(10), calls_for_each_result(500)
+    assert many <= 1.2 * few
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A model has the same bits, whatever computes its passes."""
 
+import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.cluster_fits import FITS, assert_same_fit, fit, problem, stored
@@ -12,6 +13,8 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.data.wrappers import narrowed
 from bigsvm.executors.passes import Pass
+from bigsvm.executors.terms import WorkerTerms
+from bigsvm.gram.partners import PARTNERS_PER_TILE
 
 distributed = pytest.importorskip("distributed")
 
@@ -69,6 +72,38 @@ def here_and_there(folder, name, client, *, sparse):
 def test_formulations_on_workers(folder, name, sparse, workers, passes):
     here_and_there(folder, name, workers, sparse=sparse)
     assert_computed_by_workers(passes)
+
+
+@pytest.mark.parametrize("name", ["c-svc", pytest.param("one-vs-rest", marks=pytest.mark.slow)])
+def test_rows_that_have_moved_need_not_fit_on_a_worker(folder, name, workers, passes):
+    labels, options = FITS[name]
+    rows, y = stored(folder, labels)
+    options = options | {"C": 0.01}
+    expected = fit(rows, y, options)
+    assert len(expected.support) > 2 * PARTNERS_PER_TILE  # so they are sent in parts
+    some = 3 * 4 * rows.n_columns * PARTNERS_PER_TILE
+    n_passes = []
+    for memory in (10**9, some):
+        model = fit(rows, y, options, workers, terms=WorkerTerms(memory=memory))
+        assert_same_fit(model, expected)
+        n_passes.append(len(passes))
+        passes.clear()
+    assert n_passes[1] > n_passes[0]
+
+
+def test_support_vectors_of_a_store_come_from_the_workers(folder, workers, monkeypatch):
+    labels, options = FITS["c-svc"]
+    rows, y = stored(folder, labels)
+    taken, take = [], type(rows).take
+
+    def noted(self, indices):
+        taken.append(len(indices))
+        return take(self, indices)
+
+    monkeypatch.setattr(type(rows), "take", noted)
+    model = fit(rows, y, options, workers)
+    assert max(taken, default=0) < len(model.support) / 4  # what is computed again here
+    np.testing.assert_array_equal(model.support_vectors, take(rows, model.support))
 
 
 @pytest.mark.slow

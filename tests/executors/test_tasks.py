@@ -25,7 +25,7 @@ def test_products_by_halves_are_those_of_one_machine(at_once, step, k, sparse):
     weights = np.random.default_rng(0).standard_normal((1300, k) if k > 1 else 1300)
     kernel = RBF(gamma=0.5)
     sent = SentJob(
-        f"halves-{at_once}-{k}-{sparse}", pickle.dumps(Job(None, kernel, None, 0.0, sparse))
+        "run", f"halves-{at_once}-{k}-{sparse}", pickle.dumps(Job(None, kernel, None, 0.0, sparse))
     )
     weighted = WeightedRows(weights, lambda places: rows_at(X[places]), at_once=at_once)
     pieces, start = [], 0

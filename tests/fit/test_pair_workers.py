@@ -21,6 +21,7 @@ from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import passes
 from bigsvm.executors.tasks import open_worker
+from bigsvm.executors.terms import WorkerTerms
 from bigsvm.fit import pair_workers, trainer
 from bigsvm.fit.pair_workers import PairWorkers
 from bigsvm.fit.train import train_model
@@ -120,7 +121,9 @@ def test_workers_give_the_bits_of_one_machine(tmp_path, monkeypatch, cluster, tr
         client.wait_for_workers(n_workers)
         # A fit does not wait for workers that are slow to open.
         workers = client.scheduler_info(n_workers=-1)["workers"]
-        client.gather([client.submit(open_worker, None, workers=[w], pure=False) for w in workers])
+        client.gather(
+            [client.submit(open_worker, "run", None, workers=[w], pure=False) for w in workers]
+        )
         for kind, (chosen, most_rows) in zip(kinds, PROBLEMS.values(), strict=True):
             monkeypatch.setattr(small_pairs, "MOST_ROWS", most_rows)
             source, labels = of_kind(kind, X, y, tmp_path)
@@ -180,7 +183,7 @@ class TestRuns:
         here = train(X, y)
         names = []
         monkeypatch.setattr(pair_workers, "Pass", lambda *given, **options: names.append(given))
-        there = train(X, y, hooks=Hooks(client=client, worker_memory=1_000_000))
+        there = train(X, y, hooks=Hooks(client=client, terms=WorkerTerms(memory=1_000_000)))
         assert_same_bits(there.functions, here.functions)
         assert not names
 
@@ -221,7 +224,7 @@ class TestRuns:
         monkeypatch.setattr(trainer.Workforce, "submit", noted)
         hooks = Hooks(
             client=client,
-            worker_memory=300_000_000,
+            terms=WorkerTerms(memory=300_000_000),
             interrupted=lambda: bool(begun) and next(asked) > 5,
         )
         X, y = clouds(n=20_000, k=3, d=20, spread=0.2)

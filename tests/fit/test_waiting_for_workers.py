@@ -18,7 +18,8 @@ from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
-from bigsvm.errors import ClusterError
+from bigsvm.errors import ClusterError, ParameterError
+from bigsvm.executors.terms import WorkerTerms
 from bigsvm.executors.workforce import Workforce
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
@@ -122,13 +123,50 @@ def test_ctrl_c_ends_a_wait_of_fit(client_without_workers, tmp_path, saves):
     assert (newest_manifest(tmp_path) is not None) == saves
 
 
-def test_no_workers_for_a_while_is_an_error_that_says_how_to_start_some(
-    client_without_workers, problem, monkeypatch
-):
-    monkeypatch.setattr("bigsvm.executors.workforce.JOIN_SECONDS", 0.5)
+def test_a_run_that_waits_no_longer_says_how_to_start_workers(client_without_workers, problem):
     address = client_without_workers.scheduler.address
+    hooks = Hooks(client=client_without_workers, terms=WorkerTerms(wait=0.5))
     with pytest.raises(ClusterError, match=f"{address} has had no worker .*dask worker {address}$"):
-        train(problem, Hooks(client=client_without_workers))
+        train(problem, hooks)
+
+
+def test_a_run_without_limit_says_now_and_then_that_it_waits(
+    client_without_workers, monkeypatch, caplog
+):
+    monkeypatch.setattr("bigsvm.executors.workforce.TOLD_SECONDS", 0.3)
+    hooks = Hooks(client=client_without_workers)
+    train((CODES > 0, PARAMETERS), hooks, max_seconds=1.5)
+    told = [record.getMessage() for record in caplog.records if record.name == "bigsvm"]
+    assert 2 <= len(told) <= 5
+    assert all("and the run waits; start workers, as with: dask worker" in line for line in told)
+
+
+@pytest.mark.parametrize("wait", [-1, "long", float("nan")])
+def test_a_wait_that_is_no_number_of_seconds_is_refused(client_without_workers, wait):
+    with pytest.raises(ParameterError, match=r"worker_wait is .*it must be a number of seconds"):
+        bigsvm.SVC().fit(X, CODES, client=client_without_workers, worker_wait=wait)
+    with pytest.raises(ParameterError, match="worker_wait is 5, but there are no workers"):
+        bigsvm.SVC().fit(X, CODES, worker_wait=5)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_tasks")
+def test_a_cluster_that_grows_from_nothing_trains(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    make_chunks_small(monkeypatch)
+    options = FITS["c-svc"][1]
+    rows, y = stored(tmp_path, "two")
+    with opened_cluster(0) as cluster, distributed.Client(cluster) as client:
+        cluster.adapt(minimum=0, maximum=2, interval="200ms", target_duration="50ms")
+        model = fit(rows, y, options, client)
+        for _ in range(100):  # nor does the cluster go on to see tasks that wait
+            if not client.futures:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError(f"{len(client.futures)} tasks are left")
+    assert model.certificate["n_workers"] >= 1
+    assert_same_fit(model, fit(rows, y, options))
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import bigsvm
 from bigsvm.data.in_memory import ArrayRows
 from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.executors import cluster as executor
+from bigsvm.executors.terms import WorkerTerms
 from bigsvm.executors.workforce import Workforce
 from bigsvm.models import prediction
 
@@ -133,7 +134,7 @@ def test_what_cannot_work_is_refused(client, rows, labels):
     model = bigsvm.SVC(gamma=0.05).fit(rows, labels % 2).model_
     with pytest.raises(ParameterError, match=r"client is 'tcp://.*must be a distributed\.Client"):
         model.decide(rows, client="tcp://127.0.0.1:1")
-    small = Workforce(client, memory=100_000)
+    small = Workforce(client, WorkerTerms(memory=100_000))
     with pytest.raises(MemoryBudgetError, match=r"the model takes .* on each worker"):
         model.decide(rows, client=small)
     small.close()

@@ -5,6 +5,7 @@ import scipy.sparse as sp
 
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.store import open_store
+from bigsvm.executors.terms import USUAL_TERMS
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks, ignore
@@ -49,12 +50,15 @@ def stored(folder, labels, *, sparse=False):
     return store.rows, None if labels == "none" else store.labels()
 
 
-def fit(rows, y, options, client=None, listener=ignore, *, interrupted=lambda: False, **others):
+def fit(
+    rows, y, options, client=None, listener=ignore, *, interrupted=lambda: False,
+    terms=USUAL_TERMS, **others,
+):  # fmt: skip
     """Train a model on rows from a store, in little memory; on a cluster if there is a client."""
     options = {
         "gamma": 0.1, "tol": 1e-2, "memory": 2 * 10**6, "threads": 1, "seed": 0, **options, **others
     }  # fmt: skip
-    hooks = Hooks(client=client, listener=listener, interrupted=interrupted)
+    hooks = Hooks(client=client, terms=terms, listener=listener, interrupted=interrupted)
     return train_model(rows, y, None, TrainingParameters(**options), hooks)
 
 
