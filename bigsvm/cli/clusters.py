@@ -15,7 +15,6 @@ from bigsvm.budget import parse_bytes
 from bigsvm.cli.options import OptionGroup, given, local
 from bigsvm.cli.panels import CLUSTER
 from bigsvm.errors import ClusterError, ParameterError
-from bigsvm.executors.terms import WorkerTerms
 from bigsvm.files import open_regular, parse_json
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from distributed.security import Security
 
     from bigsvm.cli.signals import Interruption
+    from bigsvm.executors.messages import WorkerTerms
     from bigsvm.report.progress import Display
 
 ANSWER_SECONDS = 10.0
@@ -109,7 +109,7 @@ class ClusterOptions(OptionGroup):
             tls_client_key=str(self.tls_key), require_encryption=True,
         )  # fmt: skip
 
-    def terms(self) -> WorkerTerms:
+    def terms(self) -> WorkerTerms | None:
         """Return what a run may take of the workers."""
         if self.scheduler is not None and self.scheduler_file is not None:
             raise ParameterError("--scheduler and --scheduler-file name two clusters; give one")
@@ -127,6 +127,10 @@ class ClusterOptions(OptionGroup):
             raise ParameterError(
                 f"--wait-for-workers is {self.wait_for_workers}; it must be a number of seconds"
             )
+        if not self.is_given:
+            return None
+        from bigsvm.executors.messages import WorkerTerms  # few have a cluster
+
         memory = None
         if self.worker_memory is not None:
             memory = parse_bytes(self.worker_memory, "--worker-memory")

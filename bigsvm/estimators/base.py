@@ -150,7 +150,9 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         from bigsvm.fit.train import train_model
 
         task = self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(**told)
-        terms = worker_terms(client, worker_memory, worker_wait)
+        terms = None
+        if any(given is not None for given in (client, worker_memory, worker_wait)):
+            terms = worker_terms(client, worker_memory, worker_wait)
         source, labels, weights = self._training_data(X, y, sample_weight, y_order, client, **table)
         label_type = None if labels is None else labels.dtype
         start = self._start(labels)

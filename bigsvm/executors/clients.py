@@ -9,11 +9,11 @@ import numpy as np
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ClusterError, ParameterError
-from bigsvm.executors.terms import USUAL_TERMS, WorkerTerms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bigsvm.executors.messages import WorkerTerms
     from bigsvm.executors.workforce import Workforce
 
 
@@ -47,8 +47,8 @@ def check_client(client: Any) -> None:
         raise ClusterError(f"client is {client.status}; make a new one")
 
 
-def worker_terms(client: Any, worker_memory: Any, worker_wait: Any = None) -> WorkerTerms:
-    """Check a client, and the terms of its workers, as a user gave them.
+def worker_terms(client: Any, worker_memory: Any, worker_wait: Any = None) -> WorkerTerms | None:
+    """Check a client, and the terms of its workers, as a user gave them; None without a client.
 
     The memory may be a size such as ``"4GB"``.
 
@@ -65,6 +65,10 @@ def worker_terms(client: Any, worker_memory: Any, worker_wait: Any = None) -> Wo
                 f"{name} is {value!r}, but there are no workers without a client; give client "
                 "too, or leave it out"
             )
+    if client is None:
+        return None
+    from bigsvm.executors.messages import WorkerTerms  # few have a cluster
+
     memory = None if worker_memory is None else parse_bytes(worker_memory, "worker_memory")
     if worker_wait is not None and not (
         isinstance(worker_wait, int | float | np.number) and worker_wait >= 0
@@ -77,7 +81,7 @@ def worker_terms(client: Any, worker_memory: Any, worker_wait: Any = None) -> Wo
 
 
 @contextmanager
-def workers_of(client: Any, terms: WorkerTerms = USUAL_TERMS) -> Iterator[Workforce | None]:
+def workers_of(client: Any, terms: WorkerTerms | None = None) -> Iterator[Workforce | None]:
     """Open the workers of a client for a while.
 
     A `Workforce` is open already, and stays so; None stands for no workers.

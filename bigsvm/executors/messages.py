@@ -17,6 +17,22 @@ if TYPE_CHECKING:
     from bigsvm.kernels import Kernel
 
 
+class WorkerTerms(NamedTuple):
+    """What a run may take of workers.
+
+    Attributes
+    ----------
+    memory : int or None
+        Bytes on each; half of the worker's limit if None.
+    wait : float or None
+        Seconds that the run waits for a first worker, or for another one when all are gone;
+        without limit if None.
+    """
+
+    memory: int | None = None
+    wait: float | None = None
+
+
 class Ascending(NamedTuple):
     """Ascending row numbers in few bytes: the first one, and the steps between them, compressed."""
 

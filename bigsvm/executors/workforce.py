@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import replies, tasks
-from bigsvm.executors.messages import SentJob
-from bigsvm.executors.terms import USUAL_TERMS, WorkerTerms
+from bigsvm.executors.messages import SentJob, WorkerTerms
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ class Workforce:
     Parameters
     ----------
     client : distributed.Client
-    terms : WorkerTerms
+    terms : WorkerTerms, optional
     on_change : callable
         Told the address of a worker, its threads, and whether it has joined or left.
 
@@ -186,11 +185,12 @@ class Workforce:
     def __init__(
         self,
         client: Any,
-        terms: WorkerTerms = USUAL_TERMS,
+        terms: WorkerTerms | None = None,
         *,
         on_change: Callable[[str, int, bool], None] = lambda address, threads, joined: None,
     ) -> None:
-        self._client, self._terms, self._on_change = client, terms, on_change
+        self._client, self._on_change = client, on_change
+        self._terms = terms or WorkerTerms()
         self._loop, self._scheduler = client.loop.asyncio_loop, client.scheduler.address
         self._run, self.traffic = uuid.uuid4().hex, Traffic()
         self.workers: dict[str, Worker] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.data.kernel_matrix import training_matrix
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import F8, I8
+    from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.data.rows import Rows
     from bigsvm.fit.reduction import MakeReduction, Problems
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -199,10 +199,7 @@ def run_problems(
             if checkpoint is not None:
                 ended = result.certificate
                 checkpoint.end(ended.stop_reason, converged=ended.converged)
-
-        def take(indices: I8) -> Rows:
-            return trainer.take(source, indices, block_bytes=plan.block_bytes)
-
+        take = partial(trainer.take, source, block_bytes=plan.block_bytes)
         yield Trained(
             result, source, plan.block_bytes, kernel, centre, scaler, fingerprint,
             costs_of(trainer.workforce), take,

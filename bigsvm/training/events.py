@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from bigsvm.executors.terms import USUAL_TERMS, WorkerTerms
-
 if TYPE_CHECKING:
     from bigsvm.duals.box_problem import Optimality
+    from bigsvm.executors.messages import WorkerTerms
 
 
 class Planned(NamedTuple):
@@ -312,7 +311,8 @@ class Hooks:
 
     The listener is told every event. `interrupted` is asked several times a second whether the run
     is to end. `times_asked` returns how often the run was asked to save itself now. `client` is the
-    cluster that computes passes; None for this process; `terms` are those of its workers.
+    cluster that computes passes; None for this process; `terms` are those of its workers,
+    None for the usual ones.
     `checkpoint_of` names the folder of the
     checkpoint by its fingerprint; None for the one that the parameters name. `by_steps` says
     whether the listener has to hear of every step, or may end the run: such a run is that of our
@@ -323,6 +323,6 @@ class Hooks:
     interrupted: Callable[[], bool] = field(default=lambda: False)
     times_asked: Callable[[], int] = field(default=lambda: 0)
     client: Any = None
-    terms: WorkerTerms = USUAL_TERMS
+    terms: WorkerTerms | None = None
     by_steps: bool = False
     checkpoint_of: Callable[[Mapping[str, str]], str] | None = None

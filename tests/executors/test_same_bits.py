@@ -12,8 +12,8 @@ from bigsvm.conversion.scaling import scale_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.data.wrappers import narrowed
+from bigsvm.executors.messages import WorkerTerms
 from bigsvm.executors.passes import Pass
-from bigsvm.executors.terms import WorkerTerms
 from bigsvm.gram.partners import PARTNERS_PER_TILE
 
 distributed = pytest.importorskip("distributed")

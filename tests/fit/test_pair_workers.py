@@ -20,8 +20,8 @@ from support.same import assert_same_bits
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.executors import passes
+from bigsvm.executors.messages import WorkerTerms
 from bigsvm.executors.tasks import open_worker
-from bigsvm.executors.terms import WorkerTerms
 from bigsvm.fit import pair_workers, trainer
 from bigsvm.fit.pair_workers import PairWorkers
 from bigsvm.fit.train import train_model

@@ -19,7 +19,7 @@ from support.stores import make_chunks_small
 import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ClusterError, ParameterError
-from bigsvm.executors.terms import WorkerTerms
+from bigsvm.executors.messages import WorkerTerms
 from bigsvm.executors.workforce import Workforce
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters

@@ -9,7 +9,7 @@ import bigsvm
 from bigsvm.data.in_memory import ArrayRows
 from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.executors import cluster as executor
-from bigsvm.executors.terms import WorkerTerms
+from bigsvm.executors.messages import WorkerTerms
 from bigsvm.executors.workforce import Workforce
 from bigsvm.models import prediction
 

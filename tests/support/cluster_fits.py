@@ -5,7 +5,6 @@ import scipy.sparse as sp
 
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.store import open_store
-from bigsvm.executors.terms import USUAL_TERMS
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks, ignore
@@ -52,7 +51,7 @@ def stored(folder, labels, *, sparse=False):
 
 def fit(
     rows, y, options, client=None, listener=ignore, *, interrupted=lambda: False,
-    terms=USUAL_TERMS, **others,
+    terms=None, **others,
 ):  # fmt: skip
     """Train a model on rows from a store, in little memory; on a cluster if there is a client."""
     options = {
