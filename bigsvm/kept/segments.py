@@ -29,6 +29,8 @@ WIDTH = 1024
 """Values of a segment: a page. To read a longer one for few of its values would cost more."""
 TABLE_BYTES = 16
 """Bytes of memory for a segment: its hash, and its owner while the file is opened."""
+AT_ONCE = 1024
+"""Rows whose segments are looked at together when a file is opened."""
 MOST_WARNINGS = 5
 """Most warnings of damaged segments, as a file that was overwritten has very many."""
 
@@ -91,17 +93,27 @@ class Segments:
         """Find out which rows are in the file; return the free places, the last one first."""
         owners = self._file.owners()[: self.n_rows_kept * self.per_row]
         owners = owners.reshape(self.n_rows_kept, self.per_row)
-        digests, free = self._digests, []
-        for place, (owned, held) in enumerate(zip(owners, digests, strict=True)):
-            valid = (owned % self.per_row == np.arange(self.per_row)) & (owned >= 0)
-            row = int(owned[valid.argmax()]) // self.per_row if valid.any() else -1
-            if 0 <= row < self.n_rows and self._place[row] < 0:
-                self._place[row] = place
-                held[~valid | (owned // self.per_row != row)] = 0
-            else:
-                held[:] = 0
-                free.append(place)
-        return free[::-1]
+        for first in range(0, self.n_rows_kept, AT_ONCE):
+            self._take_places(first, owners[first : first + AT_ONCE])
+        is_free = np.ones(self.n_rows_kept, np.bool_)
+        is_free[self._place[self._place >= 0]] = False
+        self._digests[is_free] = 0
+        free: list[int] = np.flatnonzero(is_free)[::-1].tolist()
+        return free
+
+    def _take_places(self, first: int, owners: I8) -> None:
+        """Take the rows at places from `first` on, whose segments have these owners, (m, per_row).
+
+        The first valid segment of a place says whose it is, and the first place of a row counts.
+        """
+        valid = (owners % self.per_row == np.arange(self.per_row)) & (owners >= 0)
+        rows = owners // self.per_row
+        row = rows[np.arange(len(rows)), valid.argmax(axis=1)]
+        self._digests[first : first + len(rows)][~valid | (rows != row[:, None])] = 0
+        fits = valid.any(axis=1) & (row < self.n_rows)
+        found, place = np.unique(row[fits], return_index=True)
+        new = self._place[found] < 0
+        self._place[found[new]] = first + np.flatnonzero(fits)[place[new]]
 
     @property
     def _digests(self) -> NDArray[np.uint64]:

@@ -88,7 +88,7 @@ class KeptTiles(KernelTiles):
     def __init__(
         self, tiles: KernelTiles, source: RowSource, segments: Segments, *, value_seconds: float
     ) -> None:
-        vars(self).update(vars(tiles))
+        vars(self).update(vars(tiles))  # as `KernelTiles.with_threads` does
         self.n_evaluations = 0
         self._segments, self._value_seconds = segments, value_seconds
         lent = source.lend(np.arange(source.n_rows))
