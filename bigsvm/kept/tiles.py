@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Floats = F4 | F8
 
-READ_SECONDS = 8e-6
+READ_SECONDS = 12e-6
 """Seconds to read a segment from the page cache, compare its hash and lay out its values."""
 AT_ONCE = 128
 """Segments that are read or computed together: 512 kB, and enough rows for all threads."""
