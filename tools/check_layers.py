@@ -50,6 +50,7 @@ ORDER = (
     "interchange",
     "changes",
     "papers",
+    "kept",
     "small",
     "fit",
     "report",
@@ -74,7 +75,8 @@ WINGS = {
             "cli",
         }
     ),
-    "papers": frozenset({"fit.choices", "fit.trainer"}),
+    "papers": frozenset({"fit.choices", "fit.trainer", "kept"}),
+    "kept": frozenset({"fit.trainer"}),
     "small": frozenset({"cli.warm_up", "fit.train", "fit.small_way"}),
     "report": frozenset({"estimators.watching", "selection", "cli"}),
     "selection": frozenset({"cli"}),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
+    from bigsvm.gram import KernelTiles
     from bigsvm.parameters import TrainingParameters
 
 
@@ -117,3 +118,10 @@ def fingerprint_of_kernel_rows(
     raised = {"offset": repr(offset)} if offset else {}
     same = {"data": source.fingerprint(), "kernel": _recorded(kernel), "bigsvm": SAVED_BY}
     return {**same, "rows": str(source.n_rows), **raised}
+
+
+def fingerprint_of_kernel_values(source: RowSource, tiles: KernelTiles) -> dict[str, str]:
+    """List what a kernel value is valid for, to the last bit."""
+    centre = b"" if tiles.centre is None else tiles.centre.tobytes()
+    rows = fingerprint_of_kernel_rows(source, tiles.kernel, offset=tiles.offset)
+    return {**rows, "centre": xxhash.xxh3_128_hexdigest(centre)}

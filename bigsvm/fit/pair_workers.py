@@ -55,7 +55,7 @@ TRAITS = ("bytes_per_row", "is_shuffled", "share_drawn")
 
 def trains_whole_pairs(trainer: Trainer, parameters: TrainingParameters) -> bool:
     """Whether there is a cluster, and it can train whole pairs of such problems."""
-    keeps_rows_on_disk = parameters.working_set == "all" and parameters.disk_cache_bytes() > 0
+    keeps_rows_on_disk = parameters.disk_cache != 0 and parameters.disk_cache_bytes() > 0
     without = parameters.takes_kernel_matrix or keeps_rows_on_disk
     return trainer.workforce is not None and not without
 

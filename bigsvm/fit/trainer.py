@@ -17,13 +17,15 @@ from bigsvm.executors.messages import Job
 from bigsvm.executors.workforce import Workforce
 from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.fit.choices import choice_for, make_dual
+from bigsvm.fit.fingerprint import fingerprint_of_kernel_values
 from bigsvm.gram import KernelTiles
+from bigsvm.kept.choice import kept_tiles
 from bigsvm.papers.stepwise import search_of
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.checkpoint import KEPT, Checkpoint
 from bigsvm.training.checkpoint_copy import CheckpointCopy
-from bigsvm.training.events import Joined, Left
+from bigsvm.training.events import Joined, Left, TierChosen
 from bigsvm.training.loop import Decomposition
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
@@ -82,6 +84,7 @@ class Trainer:
         self._parameters, self._kernel, self._hooks = parameters, kernel, hooks
         self.workforce: Workforce | None = None
         self._executor: ClusterExecutor | None = None
+        self._kept: str | None = None  # what was decided about kernel values on disk
         self._stack = ExitStack()
         threads = parameters.n_threads
         self.tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
@@ -194,10 +197,24 @@ class Trainer:
                     source, dual, plan,
                     saver=saver, limits=limits, listener=listener, start=start, point=point,
                 )  # fmt: skip
+        if parameters.disk_cache and parameters.keeps_values and self._kept is None:
+            some = copy.copy(self)
+            keeping = kept_tiles(
+                self.tiles, source, plan, parameters,
+                fingerprint_of_kernel_values(source, self.tiles), self.workforce is not None,
+            )  # fmt: skip
+            with keeping as (some.tiles, some._kept):
+                return some.decompose(
+                    source, dual, plan, saver=saver, limits=limits, listener=listener,
+                    start=start, point=point, watch=watch,
+                )  # fmt: skip
         run = Run(
             source, dual, self.tiles, plan, start=start, point=point, watch=watch,
             seed=parameters.seed, limits=limits, listener=listener, saver=saver,
         )  # fmt: skip
+        if self._kept is not None:
+            run.count.disk_tier = self._kept
+            listener(TierChosen(self._kept))
         executor = self._executor_for(source, plan.block_bytes)
         choice = choice_for(run, parameters, certify=self._certifies)
         return Decomposition(

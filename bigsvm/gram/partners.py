@@ -129,12 +129,15 @@ class Partners:
         All tiles as one, which the core goes through tile by tile.
     widest : int
         Number of partners of the widest tile.
+    numbered : object
+        What `KernelValues.numbering` makes of the vectors; None without one.
     """
 
     def __init__(self, values: KernelValues, rows: Rows | RowsAt, *, for_sparse_rows: bool) -> None:
         base, places = rows_at(rows)
         self.n = len(places)
         self.for_sparse_rows = for_sparse_rows
+        self.numbered = values.numbered and values.numbered(RowsAt(base, places))
         make = self._sparse_tiles if for_sparse_rows else self._dense_tiles
         if values.kernel.product == "lookup":
             make = self._looked_up

@@ -107,7 +107,8 @@ class ComputedRows(RowTier):
     def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
         """Compute the rows in one product."""
         base, places = self._rows
-        self._tiles.evaluate(RowsAt(base, places[variables]), self.partners, rows, slots=slots)
+        wanted = RowsAt(base, places[variables])
+        self.n_hits += self._tiles.evaluate(wanted, self.partners, rows, slots=slots)
 
 
 class WithSlack(RowTier):

@@ -297,11 +297,11 @@ class KernelTiles:
 
     def evaluate(
         self, rows: Rows | RowsAt, partners: Partners, out: Floats, *, slots: I8 | None = None
-    ) -> None:
+    ) -> int:
         """``out = K(rows, partners)``, or ``out[slots] = K(rows, partners)`` with m distinct slots.
 
         `out` is (≥ m, ≥ p); only the first p values of its first m rows, or of the rows `slots`,
-        are changed.
+        are changed. Returns the number of rows that were not computed: none here.
         """
         rows_of_out = np.arange(len(rows_at(rows).places)) if slots is None else slots
 
@@ -310,6 +310,7 @@ class KernelTiles:
 
         m = len(rows_of_out)
         self._for_each_span(rows, partners, store, self._spans(m), m * partners.n)
+        return 0
 
     def _spans(self, m: int, most: int | None = None) -> list[slice]:
         """Divide m rows into spans of at most `most` rows, so that every thread has some."""

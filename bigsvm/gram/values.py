@@ -6,6 +6,7 @@ overflow the dtype.
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -93,6 +94,7 @@ class KernelValues:
         is_fused = KernelCode.FORMULA < kernel.code <= KernelCode.LAPLACIAN
         self.is_fused = is_fused or kernel.code == KernelCode.RBF_BY_COLUMN
         self._looks_up = kernel.product == "lookup"
+        self.numbered: Callable[[RowsAt], object] | None = None
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
 
     def for_core(self) -> Self:
@@ -103,6 +105,12 @@ class KernelValues:
         offset = self._offset if self.is_fused else 0.0
         self.formula = gram.Formula(*self.kernel.core_parameters, offset=offset)
         return self
+
+    def numbering(self, number: Callable[[RowsAt], object]) -> Self:
+        """Copy these, so that vectors prepared by the copy have what `number` returns for them."""
+        some = copy.copy(self)
+        some.numbered = number
+        return some
 
     def factor_width(self, rows: RowsAt) -> float:
         """Most columns of a factor of K among rows; infinite if there would be as many as rows."""

@@ -50,10 +50,10 @@ GROUP = PAGE // ENTRY.size
 class RowFile:
     """Slots of rows at offsets in a file, owned by this process until closed.
 
-    There are n ≥ 1 rows, each of n values of float32. The folder is made if absent; it is on a
-    local disk, as locks are not reliable elsewhere. The fingerprint is what the rows depend on:
-    data, kernel, dtype and variables, not C or labels. The file `is_new` if it did not exist, or
-    had no valid header.
+    There are at most n_rows ≥ 1 rows, by default n, each of n values of float32. The folder is made
+    if absent; it is on a local disk, as locks are not reliable elsewhere. The fingerprint is what
+    the rows depend on: data, kernel, dtype and variables, not C or labels. The file `is_new` if it
+    did not exist, or had no valid header.
 
     OSError is raised if the file cannot be made, is in use by another process, or does not fit the
     disk or the capacity.
@@ -66,6 +66,7 @@ class RowFile:
         *,
         n_variables: int,
         capacity_bytes: int,
+        n_rows: int | None = None,
     ) -> None:
         text = _valid_for(fingerprint, n_variables)
         digest = xxhash.xxh3_128(text.encode())
@@ -73,7 +74,7 @@ class RowFile:
         header = f"bigsvm kernel rows\n{digest.hexdigest()}\n{text}\n".encode()
         self._header = header + bytes(-len(header) % PAGE)
         self.row_bytes = 4 * n_variables
-        self.n_slots = min(self._slots_within(capacity_bytes), n_variables)
+        self.n_slots = min(self._slots_within(capacity_bytes), n_rows or n_variables)
         if self.n_slots < 1:
             raise OSError(f"{capacity_bytes} bytes hold no row of {self.row_bytes} bytes")
         self.path = file_path(folder, fingerprint, n_variables=n_variables)

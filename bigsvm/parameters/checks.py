@@ -130,11 +130,11 @@ def _check_modes_of_papers(p: TrainingParameters) -> None:
             "of many samples is empty; choose the solver 'mfw', 'fw' or 'cvm', or leave "
             "empty_samples out"
         )
-    if p.disk_cache_bytes() and p.working_set != "all":
+    if p.keeps_values and not _is_own_kernel(p.kernel):
         raise ParameterError(
-            "disk_cache keeps the kernel rows of working_set='all', and those of other runs are "
-            "parts of rows: give that too, or leave disk_cache out; values of a slow kernel can be "
-            "computed once, as the matrix of kernel='precomputed'"
+            "disk_cache keeps the kernel rows of working_set='all', or the values of a slow kernel "
+            "of your own; those of bigsvm's kernels take less time to compute than to read in "
+            "other runs: leave disk_cache out, or give working_set='all' too"
         )
     _check_shrinking(p)
     _check_rows_at_once(p)
@@ -143,6 +143,13 @@ def _check_modes_of_papers(p: TrainingParameters) -> None:
             "certify is False, and such training works on a growing part of the rows, but "
             "working_set='all' on all of them; leave one of the two out"
         )
+
+
+def _is_own_kernel(kernel: object) -> bool:
+    """Whether kernel values are computed by a formula of NumPy, as those of bigsvm are not."""
+    from bigsvm.kernels import Kernel, KernelCode
+
+    return isinstance(kernel, Kernel) and kernel.code == KernelCode.FORMULA
 
 
 def _check_shrinking(p: TrainingParameters) -> None:

@@ -300,12 +300,13 @@ class Resources:
     disk_cache: int | str = parameter(
         0,
         """
-        Kernel rows kept in cache_dir, with working_set='all'.
+        Kernel rows kept in cache_dir, with working_set='all' or a kernel of one's own.
 
         Bytes of kernel rows that may be kept on disk where memory holds too few of them. Rows are
         kept only where reading one back from a local solid-state disk is cheaper than computing it,
         as the numbers of rows, columns and threads say, or where earlier runs have kept some. They
-        serve later runs on the same data with the same kernel.
+        serve later runs on the same data with the same kernel. Without working_set='all' they are
+        for a kernel of one's own whose values take five times as long to compute as to read.
         """,
         panel=PAPERS,
         metavar="SIZE",

@@ -249,6 +249,11 @@ class TrainingParameters(
         """Whether they do: where nothing is said, only where most kernel rows are not held."""
         return self.may_shrink and (rows_are_scarce if self.shrinking is None else True)
 
+    @property
+    def keeps_values(self) -> bool:
+        """Whether a run that is not one working set may keep kernel values on disk."""
+        return self.working_set != "all" and self.disk_cache_bytes() > 0
+
     def disk_cache_bytes(self) -> int:
         """Bytes of kernel rows on disk, 0 for none."""
         if str(self.disk_cache).strip() in ("0", "0.0"):

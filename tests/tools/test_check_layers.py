@@ -72,7 +72,7 @@ def test_lower_layers_siblings_and_the_version_are_allowed(tmp_path):
             "fit/train.py",
             "import bigsvm.papers.disk\n",
             1,
-            "a wing: only fit.choices, fit.trainer, papers may",
+            "a wing: only fit.choices, fit.trainer, kept, papers may",
         ),
         ("core/smo.py", "import os\n", 1, "core imports os"),
         ("core/smo.py", "from bigsvm.errors import X\n", 1, "core imports bigsvm.errors.X"),

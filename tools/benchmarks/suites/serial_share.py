@@ -180,12 +180,13 @@ class Ledger:
         """Wrap a method of `KernelTiles`; its out has sums, or kernel values of all partners."""
 
         @functools.wraps(multiply)
-        def timed(tiles: Any, rows: Any, partners: Any, *given: Any, **named: Any) -> None:  # noqa: ANN401
+        def timed(tiles: Any, rows: Any, partners: Any, *given: Any, **named: Any) -> Any:  # noqa: ANN401
             is_exact = tiles.dtype.itemsize == 8
             with self.timing(CERTIFICATE if is_exact else phase) as is_first:
-                multiply(tiles, rows, partners, *given, **named)
+                returned = multiply(tiles, rows, partners, *given, **named)
             if is_first and not is_exact:
                 self._count(rows, partners, given[-1] if phase == FAR else None)
+            return returned
 
         return timed
 
