@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.duals.dual import Point
-from bigsvm.duals.function_steps import DONE, ENDED, PAIR, STALLED, STEPS
+from bigsvm.duals.pair_steps import DONE, ENDED, PAIR, STALLED, STEPS
 from bigsvm.working_sets.subproblem import REFRESH, Costs, Memory, Progress, WorkingProblem
 
 if TYPE_CHECKING:
