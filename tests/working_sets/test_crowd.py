@@ -10,6 +10,7 @@ from support.same import assert_same_bits
 
 from bigsvm.duals.formulations import CSVC, EpsilonSVR
 from bigsvm.duals.picking import neighbourhoods
+from bigsvm.training import events
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 from bigsvm.working_sets.crowd import SETS, CrowdedRows, best_share
@@ -141,6 +142,47 @@ def test_the_optimum_is_one_by_its_definition(shares):
     assert gap <= 1.01e-4
     assert 0 <= duality_gap <= 1e-4 * objective
     assert result.certificate.objective == pytest.approx(objective, rel=1e-6)
+
+
+def test_after_sets_that_lead_nowhere_one_alone_follows(shares, monkeypatch):
+    """Rows of one class alone cannot move."""
+    X, y = blobs(N_ROWS, overlap=1.5)
+    expected = crowded(X, y).run().certificate.objective
+    shares.clear()
+
+    def alike(n_sets, size, *, n, near, rng):
+        active = run.state.active
+        return np.array_split(np.flatnonzero(y[active] > 0)[:size], n_sets)
+
+    monkeypatch.setattr("bigsvm.working_sets.choice.neighbourhoods", alike)
+    run = crowded(X, y)
+    certificate = run.run().certificate
+    assert 0.0 in shares
+    assert certificate.converged
+    assert certificate.objective == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_objective_that_is_told_is_that_of_the_joined_point():
+    X, y = blobs(N_ROWS, overlap=1.5)
+    told, known = [], []
+    run = crowded(X, y, listener=lambda event: told.append((event, run.count.scope)))
+    select = run._select
+
+    def selecting():
+        """What the last event has told is the objective of the scope, now that it is swept."""
+        select()
+        standing = run._run.dual.optimality(*run._run.of_scope())
+        known.append((len(told), standing.objective, run.count.scope))
+
+    run._select = selecting
+    assert run.run().certificate.converged
+    compared = 0
+    for n_told, objective, scope in known:
+        last = [e for e, at in told[:n_told] if isinstance(e, events.Solving) and at == scope]
+        if last:
+            assert last[-1].objective == pytest.approx(objective, rel=1e-4)
+            compared += 1
+    assert compared > 1
 
 
 @pytest.mark.parametrize("kind", ["c-svc", "eps-svr"])
