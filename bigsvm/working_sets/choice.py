@@ -288,9 +288,9 @@ class Choice:
             crowd=Crowd(capacity, near=near),
         )
         scores = dual.scores(alpha, outputs, standing, tol=wanted.tol, rows=rows)
+        is_crowd = n_active >= FILL * capacity and np.count_nonzero(scores.asked) > capacity
         # Free rows disturb one another. Where one set has no room for them, no crowd would end.
-        many = FILL * scores.n_free <= capacity < np.count_nonzero(scores.asked)
-        if n_sets > 1 and many:
+        if n_sets > 1 and is_crowd and capacity >= FILL * scores.n_free:
             sets = neighbourhoods(n_sets, capacity, n=n_active, near=near, rng=self.rng)
         else:
             sets = [pick(scores, wanted)]
