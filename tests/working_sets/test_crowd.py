@@ -5,14 +5,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.problems import blobs, decomposition, definition, dense_alpha, gram, target
-from support.resuming import Moments, assert_resumed_to_the_same_bits, with_checkpoint
+from support.resuming import (
+    Moments,
+    assert_killed_to_the_same_bits,
+    assert_resumed_to_the_same_bits,
+    with_checkpoint,
+)
 from support.same import assert_same_bits
 
 from bigsvm.duals.formulations import CSVC, EpsilonSVR
 from bigsvm.duals.picking import neighbourhoods
 from bigsvm.training import events
+from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
+from bigsvm.working_sets import choice
 from bigsvm.working_sets.crowd import SETS, CrowdedRows, best_share
 
 N_ROWS, SMALL, GAMMA = 900, 100, 0.05
@@ -218,6 +225,21 @@ def test_interrupted_while_sets_are_solved_or_joined_it_goes_on_to_the_same_bits
         return crowded(X, y, formulation=formulation, threads=3, **options).run()
 
     assert_resumed_to_the_same_bits(with_checkpoint(train), tmp_path, sorted(firsts), whole)
+
+
+def train_in_process(folder):
+    choice.FIRST_SCOPE, choice.DIRECT_ROWS, choice.SMALLEST_SET = 1000, 0, 100
+    X, y = blobs(12_000, overlap=1.5)
+    with Checkpoint(folder, {}) as checkpoint:
+        return decomposition(
+            X, y, gamma=GAMMA, working_set=800, active_rows=len(X), threads=2,
+            checkpoint=checkpoint, checkpoint_every=0.01,
+        ).run()  # fmt: skip
+
+
+@pytest.mark.slow
+def test_killed_several_times_it_gives_the_same_bits(tmp_path):
+    assert_killed_to_the_same_bits(train_in_process, tmp_path, times=4, at_least=2, pause=0.05)
 
 
 def test_sets_that_are_not_joined_do_not_count_in_the_result():
