@@ -18,7 +18,7 @@ from bigsvm.duals.dual import Dual
 from bigsvm.duals.feasible import fill
 from bigsvm.duals.kept_rows import is_last_of_kept
 from bigsvm.duals.newton import Gram, newton
-from bigsvm.duals.pair_steps import PairSteps, is_last_pair
+from bigsvm.duals.pair_steps import PairSteps, is_last_of_sets, is_last_pair
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_rows
 from bigsvm.errors import DataError
@@ -117,6 +117,12 @@ class BoxDual(Dual[Optimality]):
     @property
     def shrinks(self) -> bool:
         return self.shrinking
+
+    @property
+    def solves_apart(self) -> bool:
+        # Sums that are given, as of ν, bind sets so that they undo what the others do.
+        has_sums = self.formulation.sums(slice(0, 0)) is not None
+        return not (self.shrinking or self.in_float64 or has_sums)
 
     def _parts(self, alpha: F8, outputs: F8, rows: I8 | None) -> Iterator[_Part]:
         """Yield parts of the segments; all of some rows before any of the next."""
@@ -272,7 +278,7 @@ class BoxDual(Dual[Optimality]):
 
     def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
         if sets is not None:
-            return False
+            return self.solves_apart and is_last_of_sets([self.formulation] * len(sets), last, sets)
         if len(last) > 2:  # a run that shrank may continue in memory where it would not shrink
             return is_last_of_kept(self.formulation, last, size)
         return is_last_pair(self.formulation, last, size)

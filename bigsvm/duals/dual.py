@@ -157,6 +157,11 @@ class Dual(ABC, Generic[StandingT]):
         return False
 
     @property
+    def solves_apart(self) -> bool:
+        """Whether disjoint working sets are solved side by side, where rows are a crowd."""
+        return False
+
+    @property
     def functions(self) -> Sequence[Dual[Any]]:
         """The duals of its functions, if these share nothing but the kernel."""
         return ()

@@ -27,9 +27,6 @@ MOST_ROUNDS = 400
 """Most rounds: the last one asks for a gap below the resolution of float64."""
 STATE_BYTES = 72
 """Bytes of the `bigsvm.core.smo.PairState` of a function for each variable of a working set."""
-ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
-"""What is known of a function: whether and how it ended, its steps, and its last pair."""
-DONE, STALLED = 1, 2
 
 
 def is_last_of_functions(functions: Sequence[Formulation], last: I8, size: int) -> bool:
@@ -46,20 +43,6 @@ def is_last_of_functions(functions: Sequence[Formulation], last: I8, size: int) 
         and all(
             is_last_pair(formulation, each[c, :2], size) for c, formulation in enumerate(functions)
         )
-    )
-
-
-def is_last_of_sets(functions: Sequence[Formulation], last: I8, sizes: Sequence[int]) -> bool:
-    """Whether `last` is a valid `last` of `FunctionProblems` for these set sizes, or none, (2,)."""
-    k = len(functions)
-    if len(last) != 4 * k:
-        return len(last) == 2 and bool((last == -1).all())
-    each = last.reshape(k, 4)
-    return bool(
-        np.isin(each[:, ENDED], (0, DONE, STALLED)).all() and (each[:, STEPS] >= 0).all()
-    ) and all(
-        is_last_pair(formulation, each[c, PAIR], size)
-        for c, (formulation, size) in enumerate(zip(functions, sizes, strict=True))
     )
 
 

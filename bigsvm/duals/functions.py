@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from bigsvm.duals.dual import Dual
-from bigsvm.duals.function_steps import FunctionSteps, is_last_of_functions, is_last_of_sets
+from bigsvm.duals.function_steps import FunctionSteps, is_last_of_functions
+from bigsvm.duals.pair_steps import is_last_of_sets
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.problem import FingerprintEntry, Problem, recorded_in
 

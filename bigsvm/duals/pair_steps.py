@@ -12,6 +12,8 @@ from bigsvm.duals.dual import NO_PAIR, EndlessError, Point, Steps
 from bigsvm.duals.interior_point import BoxVariables, interior_point, needed_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box_problem import Formulation
 
@@ -30,6 +32,25 @@ def is_last_pair(formulation: Formulation, pair: I8, size: int) -> bool:
     n_segments = formulation.n_segments if formulation.tube is None else 1
     known = (segment >= 0) & (segment < n_segments) & (place < length)
     return bool(known.all() and (formulation.n_groups == 1 or segment[0] == segment[1]))
+
+
+ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
+"""What is known of a set of several: whether and how it ended, its steps, and its last pair."""
+DONE, STALLED = 1, 2
+
+
+def is_last_of_sets(functions: Sequence[Formulation], last: I8, sizes: Sequence[int]) -> bool:
+    """Whether `last` is a valid `last` of `FunctionProblems` for these set sizes, or none, (2,)."""
+    k = len(functions)
+    if len(last) != 4 * k:
+        return len(last) == 2 and bool((last == -1).all())
+    each = last.reshape(k, 4)
+    return bool(
+        np.isin(each[:, ENDED], (0, DONE, STALLED)).all() and (each[:, STEPS] >= 0).all()
+    ) and all(
+        is_last_pair(formulation, each[c, PAIR], size)
+        for c, (formulation, size) in enumerate(zip(functions, sizes, strict=True))
+    )
 
 
 MOST_GROWTH = 1e10

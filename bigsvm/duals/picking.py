@@ -108,6 +108,26 @@ def pick(scores: Scores, wanted: Wanted) -> I8:
     return np.sort(np.concatenate([chosen, ties]))
 
 
+def neighbourhoods(
+    n_sets: int, size: int, *, n: int, near: Callable[[int], F8], rng: np.random.Generator
+) -> list[I8]:
+    """Divide n rows into disjoint sets of neighbours; returns the places of each, ascending.
+
+    Each set has the rows with the largest kernel values, of those left, with one of them that is
+    drawn at random: `size` of them, or fewer if there are not as many for every set. `near` is that
+    of `Crowd`. Rows of a set that do not violate yet come to violate while it is solved.
+    """
+    left = np.arange(n)
+    sets: list[I8] = []
+    for n_left in range(n_sets, 0, -1):
+        count = min(size, len(left) // n_left)
+        values = np.abs(near(int(rng.choice(left))))[left]
+        order = np.argsort(-values, kind="stable")
+        sets.append(np.sort(left[order[:count]]))
+        left = np.sort(left[order[count:]])
+    return sets
+
+
 def _thin_out(scored: Scores, size: int, wanted: Wanted, near: Callable[[int], F8] | None) -> None:
     """Make the scores of too many violators random, and no more than half of `size` of a side.
 

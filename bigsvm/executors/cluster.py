@@ -83,7 +83,7 @@ class ClusterExecutor(Executor):
     ) -> None:
         super().__init__(source)
         self._name = name
-        self._force, self._tiles = workforce, tiles
+        self._force, self.tiles = workforce, tiles
         self._auditor = Auditor(source, tiles, lambda: workforce.n_threads)
         self._block_bytes, self.is_sparse = block_bytes, source.is_sparse
         portable = source.portable()
@@ -207,7 +207,7 @@ class ClusterExecutor(Executor):
         """Yield the sums over weighted rows for which every worker has memory."""
         calls: list[Call] = []
         spans, sizes, step = [], [], self._rows_per_task(weighted)
-        exact = bool(self._tiles.dtype == np.float64)
+        exact = bool(self.tiles.dtype == np.float64)
         units = list(self._units(start, stop))
         for number, unit in enumerate(units):
             if number >= len(units) - LAST_UNITS * self.threads:
@@ -263,7 +263,7 @@ class ClusterExecutor(Executor):
     def is_worth_sending(self, n_rows: int, n_partners: int, *, exact: bool = False) -> bool:
         """Whether workers have a product of so many rows and partners sooner than this process."""
         each = self._seconds * (2 if exact else 1)
-        here = n_rows * n_partners * each / self._tiles.threads
+        here = n_rows * n_partners * each / self.tiles.threads
         moved = n_partners * (self.source.bytes_per_row + 8) * len(self._force.ready())
         there = 2 * LATENCY + moved / BANDWIDTH + n_rows * n_partners * each / self.threads
         return n_rows > 0 and here > there
@@ -348,7 +348,7 @@ class ClusterExecutor(Executor):
         for done in self._run(calls, weighted, name, audit):
             sums[first : first + len(done.values)] = done.values
             first += len(done.values)
-            self._tiles.n_evaluations += done.evaluations
+            self.tiles.n_evaluations += done.evaluations
         return sums
 
     def _with_rows(self, unit: Unit) -> tuple[Unit, int]:

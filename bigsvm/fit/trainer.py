@@ -238,11 +238,11 @@ class Trainer:
         """Return what has workers compute, the same for the same rows: they keep units of it."""
         if self.workforce is None:
             return None
-        if self._executor is None or self._executor.source is not source:
-            self._executor = ClusterExecutor(
-                self.workforce, source, self.tiles, block_bytes=block_bytes
-            )
-        return self._executor
+        known = self._executor
+        if known is None or known.source is not source or known.tiles is not self.tiles:
+            known = ClusterExecutor(self.workforce, source, self.tiles, block_bytes=block_bytes)
+            self._executor = known
+        return known
 
 
 def costs_of(workforce: Workforce | None) -> dict[str, int]:

@@ -26,6 +26,7 @@ from bigsvm.declared import (
     is_kind,
 )
 from bigsvm.training.state import Counters, Phase, RowState, SearchState
+from bigsvm.working_sets.crowd import SETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,7 +161,7 @@ class RunContent:
         points = [(state.alpha, is_even)]
         if len(state.active) or len(state.working):
             under_way = count.columns_done > 0 or count.rows_done > 0
-            points.append((state.current_alpha(), is_even or under_way))
+            points.append((state.current_alpha(joined=False), is_even or under_way))
         for alpha, adds_up in points:
             if fault := self._dual.infeasible(alpha[: count.scope], adds_up=adds_up):
                 return fault
@@ -178,13 +179,14 @@ def check_state(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], size
     nothing = np.empty(0)
     shape_of = {name: arrays.get(name, nothing).shape for name in ROW_STATE}
     by_functions = shape_of["set_sizes"] == (sizes.independent,) != (0,)
+    apart = not sizes.functions and shape_of["set_sizes"] == (SETS,)
     known: dict[str, tuple[int, ...]] = {
         "scope": (scope,),
         "variables": sizes.variables,
         "functions": sizes.functions,
         # The working set of a function has that function's variables.
         "working variables": sizes.variables[1:] if by_functions else sizes.variables,
-        "sets": (sizes.independent if by_functions else 0,),
+        "sets": (sizes.independent if by_functions else SETS if apart else 0,),
     }
     if sizes.rows is not None:
         known["rows"] = (sizes.rows,)
@@ -215,6 +217,8 @@ def _check_working_set(state: RowState, *, scope: int) -> None:
     sets = np.split(rows, np.cumsum(sizes)[:-1])
     if not all(ascend_below(each, scope) for each in sets):
         raise ValueError("working is not ascending, or not all within 0 and scope")
+    if state.outputs.ndim == 1 and len(np.unique(rows)) < len(rows):
+        raise ValueError("working has a row in two sets of one function")
     if len(state.active) and not np.isin(rows, state.active).all():
         raise ValueError("working has rows that are not active")
 

@@ -38,6 +38,8 @@ from bigsvm.training.sampled_gap import SampledGap, sampled_gap
 from bigsvm.training.state import SURROUNDINGS_FAILED, Phase, Stopped
 from bigsvm.training.sweep import Passes
 from bigsvm.working_sets.active import ActiveRows
+from bigsvm.working_sets.choice import LARGEST_SET, Choice
+from bigsvm.working_sets.crowd import CrowdedRows
 from bigsvm.working_sets.functions import ActiveFunctions, FunctionSets
 from bigsvm.working_sets.lanes import LaneLimits
 from bigsvm.working_sets.model_steps import ModelSteps
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from bigsvm.training.result import TrainingResult
     from bigsvm.training.run import Run
     from bigsvm.training.state import Counters, RowState
-    from bigsvm.working_sets.choice import Choice
     from bigsvm.working_sets.subproblem import WorkingProblem
 
 MANY_STEPS = 10**6
@@ -173,6 +174,7 @@ class Decomposition:
         run.state = run.state._replace(
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
         ).without_working_set()
+        count.apart = len(active) > min(LARGEST_SET, run.plan.working_set)
         count.phase = Phase.SOLVE
 
     def _judge(self, standing: Standing) -> tuple[Standing, StopReason | None]:
@@ -247,13 +249,15 @@ class Decomposition:
                 run.count.n_working_sets += 1
                 break
             working = run.state.working_set
-            had_all = active.is_all(working)
             run.pause()
             with run.watch.timing("sweep"):
                 moved = active.absorb(working)
+            run.count.apart = active.n_sets > 1
+            if len(working.sizes) and active.gain is not None:
+                self._objective = self._before_set + active.gain
             run.state = run.state.without_working_set()
             run.count.n_working_sets += 1
-            is_done = had_all or once or not moved or progress is Progress.STALLED
+            is_done = active.is_all(working) or once or not moved or progress is Progress.STALLED
             if is_done or not run.watch.steps_allowed():
                 break
             run.pause()
@@ -270,6 +274,8 @@ class Decomposition:
                 executor=self._executor,
             )  # fmt: skip
         kind = ActiveFunctions if run.dual.functions else ActiveRows
+        if run.count.apart and run.dual.solves_apart:
+            kind = CrowdedRows
         return kind(
             run.dual, run.tiles, self._rows.gathered(state.active), state.active,
             state.active_alpha, state.active_outputs, executor=self._executor,
@@ -323,7 +329,7 @@ class Decomposition:
 
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""
-        run = self._run
+        run, self._before_set = self._run, self._objective
         memory = self._choice.memory(self._buffer)
         # With a step limit there is one lane: otherwise the result would depend on timing.
         n_lanes = 1 if run.watch.counts_steps else run.tiles.threads
@@ -379,10 +385,8 @@ class Decomposition:
             working_alpha=alpha.copy(), working_gradient=gradient.copy(), pair=last
         )
         # Exact for a quadratic function.
-        before, (alpha, gradient) = (
-            self._noted,
-            (run.state.working_alpha, run.state.working_gradient),
-        )
+        before, state = self._noted, run.state
+        alpha, gradient = state.working_alpha, state.working_gradient
         self._objective += 0.5 * float(np.vdot(before[1] + gradient, alpha - before[0]))
         self._noted = alpha, gradient
         run.count.n_iter += n_done - run.count.sub_steps

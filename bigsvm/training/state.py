@@ -106,14 +106,18 @@ class RowState(NamedTuple):
         """Return the state between two passes."""
         return self._replace(sums=np.zeros_like(self.sums[:0]))
 
-    def current_alpha(self) -> F8:
-        """(n,) float64: alpha with all that the active rows and the working set have moved."""
+    def current_alpha(self, *, joined: bool = True) -> F8:
+        """(n,) float64: alpha with all that the active rows and the working set have moved.
+
+        What several sets of one function have moved counts only where it need not be `joined`:
+        how far they go together is not known yet.
+        """
         alpha = self.alpha.copy()
         if len(self.active):
             alpha[self.active] = self.active_alpha
-        if len(self.set_sizes):
+        if len(self.set_sizes) and self.outputs.ndim > 1:
             alpha[self.working, self.working_set.functions] = self.working_alpha
-        elif len(self.working):
+        elif len(self.working) and not (len(self.set_sizes) and joined):
             alpha[self.working] = self.working_alpha
         return alpha
 
@@ -155,6 +159,9 @@ class Counters:
     active_tol, together
         The tolerance of the active rows, and whether they still step together, which
         ends once it gains too little.
+    apart
+        Whether several sets of the active rows may be solved at once: there are many, and such
+        sets have not disturbed one another yet.
     rows_drawn, core_exact, empty_samples, drift
         For a sampled search: rows drawn; the size at which the core set's gradient was last
         computed from scratch; samples without a point outside since the last step; the largest
@@ -188,6 +195,7 @@ class Counters:
     columns_end: int = 0
     active_tol: float = 0.0
     together: bool = False
+    apart: bool = False
     rows_drawn: int = 0
     core_exact: int = 1
     empty_samples: int = 0

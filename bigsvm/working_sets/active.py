@@ -36,6 +36,10 @@ class ActiveRows:
 
     has_all_rows = False
     """Whether these are all rows, whose outputs a sweep brings up to date instead of `absorb`."""
+    n_sets = 1
+    """Most working sets that are chosen together."""
+    gain: float | None = None
+    """By how much the last sets that were joined have raised the objective."""
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class ActiveRows:
         return int(np.count_nonzero(scores.score > tol))
 
     def choose(self, choice: Choice, *, tol: float, once: bool = False) -> tuple[WorkingSet, float]:
-        """Choose a working set, and the KKT gap that it is to reach.
+        """Choose a working set, or several disjoint ones, and the KKT gap that each is to reach.
 
         The set is empty if the rows are within `tol` of optimal. `once` says that no other set
         follows.
@@ -79,11 +83,14 @@ class ActiveRows:
         standing = self.optimality()
         if standing.gap <= tol:
             return self.started(np.empty(0, np.int64)), tol
-        places, tol = choice.working_set(
+        sets, tol = choice.working_set(
             self.dual, self.alpha, self.outputs, standing,
-            rows=self.indices, near=self.kernel_row, tol=tol,
+            rows=self.indices, near=self.kernel_row, tol=tol, n_sets=self.n_sets,
         )  # fmt: skip
-        return self.started(places), tol
+        if len(sets) == 1:
+            return self.started(sets[0]), tol
+        working = self.started(np.concatenate(sets))
+        return working._replace(sizes=np.array([len(places) for places in sets])), tol
 
     def started(self, places: I8) -> WorkingSet:
         """Return the working set of all variables at some places, (m,)."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.duals.picking import Crowd, Wanted
+from bigsvm.duals.picking import Crowd, Wanted, neighbourhoods, pick
 from bigsvm.gram.low_rank import rank_of_model
 from bigsvm.working_sets.subproblem import Memory
 
@@ -83,14 +83,16 @@ violate are among them."""
 
 
 class WorkingSet(NamedTuple):
-    """Variables that are solved for: all variables of some rows, or other rows for each function.
+    """Variables that are solved for: all variables of some rows, or those of several sets.
+
+    Several sets are one for each function; or of one function, disjoint and solved side by side.
 
     Attributes
     ----------
     rows : (m,) int64
         Rows of the problem, ascending; of several sets, ascending in each, one after the other.
     sizes : (k,) int64, or (0,)
-        Rows in the set of each function; (0,) if one set has all variables of its rows.
+        Rows in each of several sets; (0,) if one set has all variables of its rows.
     alpha, gradient : (m, …) float64, or (m,) of several sets
     """
 
@@ -263,30 +265,37 @@ class Choice:
         rows: I8,
         near: Callable[[int], F8],
         tol: float,
-    ) -> tuple[I8, float]:
+        n_sets: int = 1,
+    ) -> tuple[list[I8], float]:
         """Choose a working set: ascending places among the active rows, and its own tolerance.
 
         The dual is that of the run, or of one of its functions; alpha, outputs and `rows` are (b,).
         `near` returns kernel values, (b,), of these rows with the one at a place. `tol` is the KKT
-        gap they are to reach among themselves.
+        gap they are to reach among themselves. Of a crowd, `n_sets` disjoint sets are chosen.
         """
-        n_active = len(rows)
+        n_active, capacity = len(rows), self._capacity(standing)
         if self.takes_all(n_active):
-            return np.arange(n_active), tol
+            return [np.arange(n_active)], tol
         if self._ties_functions and n_active <= self.plan.working_set:
             # Row steps look at few of the rows: those that do not violate cost them little.
-            return np.arange(n_active), self.loose_tol(standing, tol)
+            return [np.arange(n_active)], self.loose_tol(standing, tol)
         wanted = Wanted(
-            capacity=self._capacity(standing),
+            capacity=capacity,
             smallest=max(SMALLEST_SET, int(LEAST_SHARE * n_active)),
             fill=FILL,
             rng=self.rng,
             tol=self.loose_tol(standing, tol),
-            crowd=Crowd(self._capacity(standing), near=near),
+            crowd=Crowd(capacity, near=near),
         )
-        places = dual.select(alpha, outputs, standing, wanted, rows=rows)
-        share = WORKING_TOL if len(places) < n_active else 1.0
-        return places, self.loose_tol(standing, share * tol)
+        scores = dual.scores(alpha, outputs, standing, tol=wanted.tol, rows=rows)
+        is_crowd = n_active >= FILL * capacity and np.count_nonzero(scores.asked) > capacity
+        # Free rows disturb one another. Where one set has no room for them, no crowd would end.
+        if n_sets > 1 and is_crowd and capacity >= FILL * scores.n_free:
+            sets = neighbourhoods(n_sets, capacity, n=n_active, near=near, rng=self.rng)
+        else:
+            sets = [pick(scores, wanted)]
+        share = WORKING_TOL if len(sets[0]) < n_active else 1.0
+        return sets, self.loose_tol(standing, share * tol)
 
     def loose_tol(self, standing: Standing, tol: float) -> float:
         """Tolerance of a working set that was chosen at this standing."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.duals.dual import Point
-from bigsvm.duals.function_steps import DONE, ENDED, PAIR, STALLED, STEPS
+from bigsvm.duals.pair_steps import DONE, ENDED, PAIR, STALLED, STEPS
 from bigsvm.working_sets.subproblem import REFRESH, Costs, Memory, Progress, WorkingProblem
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ class MakeSubProblem(Protocol):
 
 
 class FunctionProblems(WorkingProblem):
-    """The sub-problems of functions that share nothing but the kernel.
+    """The sub-problems of functions that share nothing but the kernel, or of sets of one function.
 
+    Several disjoint sets of one function count as functions here: see `bigsvm.working_sets.crowd`.
     Each lane solves one of them at a time. The steps of a function do not depend on the others, so
     the number of lanes does not change its bits. `sets` has the rows of each function's working
     set, (m_c,), empty where it has none. Alpha and gradient of `start` are (Σ m_c,), function by

@@ -40,6 +40,42 @@ def test_working_sets_of_functions_are_one_after_the_other(active):
     assert state.without_working_set().working_set.largest == 0
 
 
+def apart(rows, sizes):
+    """A state of one function, in the middle of several working sets whose alphas are 1, 2, …"""
+    rows, sizes = np.array(rows, np.int64), np.array(sizes, np.int64)
+    alpha, active = 1.0 + np.arange(len(rows)), np.arange(N)
+    of_active = np.full(N, 7.0)
+    state = first_state(np.zeros(N))._replace(
+        active=active, active_alpha=of_active, active_outputs=of_active
+    )
+    return state.with_working_set(WorkingSet(rows, sizes, alpha, alpha))
+
+
+def test_sets_of_one_function_count_only_where_they_need_not_be_joined():
+    state = apart([1, 4, 0, 3, 2], [2, 1, 1, 1])
+    np.testing.assert_array_equal(state.current_alpha(), np.full(N, 7.0))
+    np.testing.assert_array_equal(state.current_alpha(joined=False), [3, 1, 5, 4, 2, 7])
+
+
+@pytest.mark.fault("damaged-checkpoints")
+@pytest.mark.parametrize(("rows", "sizes", "fault"), [
+    ([1, 4, 0, 3, 2], [2, 1, 1, 1], ""),
+    ([1, 4, 0, 3, 1], [2, 1, 1, 1], "in two sets"),
+    ([4, 1, 0, 3, 2], [2, 1, 1, 1], "ascending"),
+    ([1, 4, 0, 3, 2], [2, 1, 1, 2], "add up"),
+    ([1, 4, 0, 3], [2, 1, 1], "set_sizes"),
+])  # fmt: skip
+def test_sets_of_one_function_that_were_saved_are_checked(rows, sizes, fault):
+    random_state = np.random.default_rng(0).bit_generator.state
+    values = {"phase": "solve", "scope": N, "rows_done": 0, "random_state": random_state}
+    given = apart(rows, sizes)._asdict(), values, Sizes(N, N)
+    if not fault:
+        check_state(*given)
+        return
+    with pytest.raises(ValueError, match=fault):
+        check_state(*given)
+
+
 @pytest.mark.fault("damaged-checkpoints")
 @pytest.mark.parametrize(("rows", "sizes", "active", "fault"), [
     ([1, 0, 4], [1, 2], [0, 1, 4], ""),

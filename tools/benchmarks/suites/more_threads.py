@@ -1,12 +1,15 @@
-"""Two ways to use more threads that were tried and not taken: what they would gain, by counts.
+"""Ways to use more threads: what they gain, or would, by counts.
 
     python -m tools.benchmarks more_threads --part sets [--data a9a crowded-50000 arm-40000 nu-svc]
+    python -m tools.benchmarks more_threads --part sets --data crowded-100000
+        --contestants 'one at a time' 'as it is'
     python -m tools.benchmarks more_threads --part rows [--data a9a w8a few-100000 …]
 
 sets  disjoint working sets, solved side by side and joined by an exact line search: 2, 4 and 8
       random parts of a working set, or neighbourhoods of the active rows
       (`tools.benchmarks.side_by_side`). ``longest`` counts the steps of the longest set of each
-      round: those that are taken one after the other
+      round: those that are taken one after the other. Fits do so where a scope is crowded
+      (`bigsvm.working_sets.crowd`); ``one at a time`` does without
 rows  kernel rows ahead of steps: after each batch, the rows without a kernel row that violate most
       are computed by other threads while this one takes steps. ``asked`` is how often the row for
       which steps stop next is among them, ``used`` how many of them steps use later at all. An
@@ -34,7 +37,7 @@ from tools.benchmarks.bench import Suite
 from tools.benchmarks.data import DATA_SETS, data_set
 from tools.benchmarks.results import Case, Row, case_of, median_range
 from tools.benchmarks.suites import pair_steps
-from tools.benchmarks.suites.serial_share import Ledger
+from tools.benchmarks.suites.serial_share import Call, Ledger
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-AS_IT_IS = "as it is"
+AS_IT_IS, ONE = "as it is", "one at a time"
 DIVIDED = {
     f"{n} {kind}": (n, kind == "neighbourhoods")
     for kind in ("parts", "neighbourhoods")
@@ -146,9 +149,57 @@ def trained(job: dict[str, Any], work: Work, patches: list[Any]) -> dict[str, An
 # -- sets side by side -------------------------------------------------------------------------
 
 
+class Crowds:
+    """Notes what each of several sets of a crowd takes; they are solved one after the other here.
+
+    `side_by_side` counts the steps that other threads would take, while the longest set is solved.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work, self.side_by_side = work, 0
+        self._seconds = dict[int, float]()
+
+    def patches(self) -> list[Any]:
+        """Return what has to be in place during the run."""
+        from bigsvm.duals.pair_steps import STEPS
+        from bigsvm.working_sets.lanes import FunctionProblems
+
+        advance, advance_set = FunctionProblems.advance, FunctionProblems._advance
+        close, work = FunctionProblems.close, self._work
+
+        def noted(problem: Any, lane: Any, *given: Any) -> None:  # noqa: ANN401
+            number, began = lane.function, time.thread_time()
+            advance_set(problem, lane, *given)
+            spent = time.thread_time() - began
+            self._seconds[number] = self._seconds.get(number, 0.0) + spent
+
+        def inside(problem: Any, **given: Any) -> Any:  # noqa: ANN401
+            work._is_inside = True
+            try:
+                return advance(problem, **given)
+            finally:
+                work._is_inside = False
+
+        def noted_close(problem: Any) -> None:  # noqa: ANN401
+            close(problem)
+            seconds = list(self._seconds.values())
+            self._seconds.clear()
+            if seconds:
+                work.calls.append(Call(seconds, max(2, len(seconds))))
+                steps = problem._each[:, STEPS]
+                self.side_by_side += int(steps.sum() - steps.max())
+
+        return [
+            mock.patch.object(FunctionProblems, "_advance", noted),
+            mock.patch.object(FunctionProblems, "advance", inside),
+            mock.patch.object(FunctionProblems, "close", noted_close),
+        ]
+
+
 def fit_side_by_side(job: dict[str, Any]) -> dict[str, Any]:
     """Train once, with sets side by side or not; counts, and seconds by threads."""
     from bigsvm.training.loop import Decomposition
+    from bigsvm.working_sets.crowd import CrowdedRows
     from tools.benchmarks.side_by_side import SideBySide
 
     work, (n_sets, of_neighbours) = Work(), DIVIDED.get(job["who"], (0, False))
@@ -156,12 +207,14 @@ def fit_side_by_side(job: dict[str, Any]) -> dict[str, Any]:
     def share_out(solve: Callable[[int], None], count: int) -> None:
         work.share_out(None, solve, range(count), n_helpers=count - 1)
 
-    loop = SideBySide(n_sets, share_out, of_neighbours=of_neighbours)
+    loop, crowds = SideBySide(n_sets, share_out, of_neighbours=of_neighbours), Crowds(work)
 
     def solve(training: Decomposition) -> None:
         loop.solve(training)
 
-    patches = [mock.patch.object(Decomposition, "_solve", solve)] if n_sets else []
+    patches = [mock.patch.object(Decomposition, "_solve", solve)] if n_sets else crowds.patches()
+    if job["who"] != AS_IT_IS:
+        patches.append(mock.patch.object(CrowdedRows, "n_sets", 1))
     certificate = trained(job, work, patches)
     names = (
         "converged", "objective", "duality_gap", "n_iter", "n_sweeps", "n_working_sets",
@@ -169,19 +222,19 @@ def fit_side_by_side(job: dict[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     return {name: certificate[name] for name in names} | {
         "seconds": work.total,
-        "longest": loop.longest if n_sets else certificate["n_iter"],
+        "longest": loop.longest if n_sets else certificate["n_iter"] - crowds.side_by_side,
         "rows by one": [work.elapsed(n, divides_rows=False) for n in THREADS],
         "rows by all": [work.elapsed(n, divides_rows=True) for n in THREADS],
     }
 
 
 def gains(rows: str) -> Callable[[Row], str]:
-    """Show the least seconds as it is by those of a row, with each number of threads."""
+    """Show the least seconds one at a time, or as it is, by a row's, for each number of threads."""
 
     def shown(row: Row) -> str:
         before, after = (
             [min(turns) for turns in zip(*line.values(rows), strict=True)]
-            for line in (row.of(AS_IT_IS), row)
+            for line in (row.of(ONE) if row.of(ONE).runs else row.of(AS_IT_IS), row)
         )
         return ", ".join(f"{a / b:.2f}" for a, b in zip(before, after, strict=True))
 
@@ -334,7 +387,7 @@ PARTS = {
     "sets": Suite(
         cases=cases,
         data=("a9a", "crowded-50000", "arm-40000", "nu-svc"),
-        contestants=(AS_IT_IS, *DIVIDED),
+        contestants=(ONE, AS_IT_IS, *DIVIDED),
         columns=(
             *("data", "who"),
             ("evaluations, million", lambda row: f"{row.last('n_kernel_evaluations') / 1e6:.0f}"),

@@ -211,8 +211,9 @@ class Ledger:
         from bigsvm.core import crammer_singer, smo
         from bigsvm.gram.tiles import KernelTiles, Team
         from bigsvm.one_vs_one.log import Slot
+        from bigsvm.working_sets.lanes import FunctionLane, FunctionProblems
 
-        begin = Slot.begin
+        begin, open_lane = Slot.begin, FunctionProblems._open
 
         def share_out(*given: Any, **named: Any) -> None:  # noqa: ANN401 (as `Ledger.share_out`)
             self.share_out(*given, **named)
@@ -221,8 +222,14 @@ class Ledger:
             self.mark()
             begin(slot, number)
 
+        def opened(problems: FunctionProblems, lane: FunctionLane) -> Any:  # noqa: ANN401
+            if lane.problem is None:
+                self.mark()
+            return open_lane(problems, lane)
+
         replaced: list[tuple[Any, str, Any]] = [
             (Team, "share_out", share_out), (Slot, "begin", begin_pair),
+            (FunctionProblems, "_open", opened),
             *((module, "run", self.timed(module.run)) for module in (smo, crammer_singer)),
             (smo, "run_each", self.timed(smo.run_each)),
             *((KernelTiles, name, self.product(getattr(KernelTiles, name), phase))
