@@ -26,17 +26,19 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bigsvm.executors.messages import Unit
+
 WORKERS, TASKS = (10, 100, 400, 1000), 8
 
 
-def fake_workforce(n_workers: int, *, threads: int = 1) -> Any:  # noqa: ANN401 (a class made here)
+def fake_workforce(n_workers: int, *, threads: int = 1, keeps: dict[Any, int] | None = None) -> Any:  # noqa: ANN401 (a class made here)
     """Return a `Workforce` of workers that answer in the order of asking, one at each step.
 
-    Its attribute `asked` has the tasks that wait for an answer, and `filled` the CPU time at the
-    first step.
+    If units are sent, `keeps` gets how often a worker was sent each. The attribute `asked` has the
+    tasks that wait for an answer, and `filled` the CPU time at the first step.
     """
     from bigsvm.executors import replies
-    from bigsvm.executors.messages import Done, Opened
+    from bigsvm.executors.messages import Done, NotKept, Opened
     from bigsvm.executors.workforce import Worker, Workforce
 
     # Tasks that take so long are not late, however long the coordinator takes itself.
@@ -52,8 +54,19 @@ def fake_workforce(n_workers: int, *, threads: int = 1) -> Any:  # noqa: ANN401 
 
         def answer(self) -> None:
             reply: Future[Any] = Future()
-            reply.set_result(None if self.name == "bigsvm-ping" else [answer] * len(self.given[-1]))
+            answers: Any = None
+            if self.name != "bigsvm-ping":
+                answers = [self.answer_of(*given) for given in self.given[-1]]
+            reply.set_result(answers)
             self.use(reply)
+
+        def answer_of(self, unit: Unit, *_: Any) -> Any:  # noqa: ANN401 (rows of any kind)
+            if keeps is None:
+                return answer
+            key = id(self.worker), *unit[:2]
+            if unit.rows is not None:
+                keeps[key] = keeps.get(key, 0) + 1
+            return answer if key in keeps else NotKept()
 
     class FakeWorkforce(Workforce):
         def __init__(self) -> None:
@@ -90,15 +103,17 @@ def fake_workforce(n_workers: int, *, threads: int = 1) -> Any:  # noqa: ANN401 
     return FakeWorkforce()
 
 
-def fake_pass(workforce: Any, n_calls: int) -> Any:  # noqa: ANN401 (imported late)
-    """Return a `Pass` of calls that each need a unit of their own."""
+def fake_pass(workforce: Any, n_calls: int, *, parts: int = 1) -> Any:  # noqa: ANN401 (imported late)
+    """Return a `Pass` of calls, of which some need the same unit, and which can send units."""
     from bigsvm.executors.messages import SentJob, Unit
     from bigsvm.executors.passes import Pass
     from bigsvm.executors.replies import Expected
     from bigsvm.executors.workforce import Call
 
-    calls = [Call(passed, Unit(k, k + 1), (), Expected((1,))) for k in range(n_calls)]
-    return Pass(workforce, SentJob("fake", "fake", b""), calls, name="fake")
+    units = [Unit(k // parts, k // parts + 1) for k in range(n_calls)]
+    calls = [Call(passed, unit, (), Expected((1,))) for unit in units]
+    fill = lambda unit: (unit._replace(rows=True), 1)  # noqa: E731
+    return Pass(workforce, SentJob("fake", "fake", b""), calls, name="fake", fill=fill)
 
 
 def passed(n_workers: int, n_tasks: int) -> dict[str, float]:

@@ -100,6 +100,8 @@ class Pass:
         self._flights = Flights()
         self._losses: dict[int, int] = {}
         self._in_full: set[int] = set()
+        self._filling: dict[tuple[int, int, str], int] = {}
+        self._held_back: dict[int, list[tuple[int, Worker]]] = {}
         shares = shared is not None or self._shares_job
         self._sharing = Sharing(workforce, self._pieces if shares else None)
         self._error: BaseException | None = None
@@ -236,6 +238,13 @@ class Pass:
         self._flights.drop(flight)
         worker = flight.worker
         self._hungry.add([worker.address])
+        self._read(flight, reply)
+        for number in flight.in_full:
+            self._go_on_after(number)
+
+    def _read(self, flight: Flight, reply: Future[Any]) -> None:
+        """Take the results of a task that has ended, or have its calls done again."""
+        worker = flight.worker
         if self._workforce.workers.get(worker.address) is not worker:
             # It was refused for another reply meanwhile, and only its first one was checked.
             for number in flight.numbers:
@@ -282,9 +291,7 @@ class Pass:
         if isinstance(done, NotKept):
             if number in flight.in_full:
                 raise ReplyError("returned that it does not keep what it was just sent")
-            self._in_full.add(number)
-            self._queues.repeat(number, worker)
-            self._hungry.add([worker.address])
+            self._send_in_full(number, worker)
             return
         if self._audit is not None:
             sound = self._audit.verify(
@@ -294,8 +301,41 @@ class Pass:
         self._arrived.add(number)
         self.results[number] = done
         self._queues.withdraw(number)
+        self._go_on_after(number)
         self._seconds.append(done.seconds)
         self._workforce.note(done)
+
+    def _send_in_full(self, number: int, worker: Worker) -> None:
+        """Do a call again with the rows of its unit, unless these are on their way already.
+
+        Then it is done once they have arrived: a unit is sent to a worker once, not once a call.
+        """
+        if number in self._held_back:
+            return  # as another worker was asked as well
+        unit = self._calls[number].unit
+        assert unit is not None
+        first = self._filling.setdefault((*unit[:2], worker.address), number)
+        if first != number:
+            self._held_back[first].append((number, worker))
+            return
+        self._held_back[number] = []
+        self._in_full.add(number)
+        self._queues.repeat(number, worker)
+        self._hungry.add([worker.address])
+
+    def _go_on_after(self, number: int) -> None:
+        """Have the calls done that wait for the rows of another one, which go to no worker now."""
+        if number not in self._held_back:
+            return
+        self._filling = {key: first for key, first in self._filling.items() if first != number}
+        for waiting, worker in self._held_back.pop(number):
+            if waiting in self._arrived:
+                continue
+            if self._workforce.ready_at(worker.address) is worker:
+                self._queues.repeat(waiting, worker)
+                self._hungry.add([worker.address])
+            else:
+                self._put_back(waiting)
 
     def _fail(self, number: int, worker: Worker, error: BaseException) -> None:
         """Try a failed call once more on another worker, then end the run."""
@@ -327,6 +367,8 @@ class Pass:
             worker = flight.worker
             if workers.get(worker.address) is not worker:
                 self._flights.drop(flight)
+                for number in flight.in_full:
+                    self._go_on_after(number)
                 lost.setdefault(id(worker), (worker, set()))[1].update(flight.numbers)
         for worker, numbers in lost.values():
             self._lose(worker, sorted(numbers))
@@ -357,6 +399,8 @@ class Pass:
                 force.suspect(worker)
             if worker.is_slow and not flight.is_given_up:
                 flight.is_given_up = True
+                for number in flight.in_full:
+                    self._go_on_after(number)
                 for number in flight.numbers:
                     self._put_back(number)
 

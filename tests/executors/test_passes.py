@@ -56,9 +56,12 @@ def test_a_reply_of_a_worker_that_was_refused_meanwhile_is_not_used():
 @given(
     data=st.data(), n_workers=st.integers(1, 12), threads=st.integers(1, 3),
     n_calls=st.integers(1, 60), ahead=st.integers(1, 70), in_order=st.booleans(),
+    parts=st.integers(1, 4), are_sent=st.booleans(),
 )  # fmt: skip
-def test_all_calls_are_done_whatever_workers_do(data, n_workers, threads, n_calls, ahead, in_order):
-    workforce = fake_workforce(n_workers, threads=threads)
+def test_all_calls_are_done_whatever_workers_do(
+    data, n_workers, threads, n_calls, ahead, in_order, parts, are_sent
+):
+    workforce = fake_workforce(n_workers, threads=threads, keeps={} if are_sent else None)
     events = st.sampled_from(["answer"] * 8 + ["stop", "join", "suspect"])
     losses, joined = 0, n_workers
 
@@ -82,12 +85,23 @@ def test_all_calls_are_done_whatever_workers_do(data, n_workers, threads, n_call
             workforce.asked.popleft().answer()
 
     workforce.step = step
-    under_way = fake_pass(workforce, n_calls)
+    under_way = fake_pass(workforce, n_calls, parts=parts)
     with mock.patch.object(passes, "LOOK_SECONDS", 1e9):  # what happens does not depend on time
         if in_order:
             assert len(list(under_way.in_order(ahead=ahead))) == n_calls
         else:
             assert sorted(number for number, _ in under_way.as_done()) == [*range(n_calls)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("n_workers", [1, 2, 5])
+def test_a_unit_is_sent_to_a_worker_once(n_workers, threads):
+    """Though several of its parts may be under way before the worker has it."""
+    keeps = {}
+    workforce = fake_workforce(n_workers, threads=threads, keeps=keeps)
+    assert len(list(fake_pass(workforce, 40, parts=4).in_order(ahead=40))) == 40
+    assert set(keeps.values()) == {1}
+    assert workforce.traffic.bytes_sent == len(keeps)
 
 
 def calls_for_each_result(n_workers):
