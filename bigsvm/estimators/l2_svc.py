@@ -104,7 +104,7 @@ class L2SVC(BallParameters, Classifier):
     tol: float = again("tol", text=f"{KKT_GAP} The search for a ball ends at `ball_tol`.")
 
 
-WORTH_STARTING = 2.5
+WORTH_STARTING = 3.0
 """A start from a model saves kernel values if the model took this many times those of the start."""
 
 

@@ -75,7 +75,7 @@ def test_other_urls_are_text(data, s3_server, tmp_path):
     url = f"s3://bucket/cli-{next(_numbers)}.libsvm"
     s3_server.write(url, (data / "train.libsvm").read_bytes())
     ended = run_here("train", url, tmp_path / "model", *ARGUMENTS)
-    assert "is LIBSVM text" in ended.stderr
+    assert "is read as LIBSVM text" in ended.stderr
     assert_same_model(
         KernelExpansion.load(tmp_path / "model"), KernelExpansion.load(data / "model")
     )

@@ -106,6 +106,7 @@ TABLE = {
 """Commands of each output of each command."""
 READ = {
     "sources", "store", "like", "place", "model", "resume", "folds", "groups", "scheduler_file",
+    "tls_ca_file", "tls_cert", "tls_key",
     "source", "range_file", "train", "test", "log", "start",
 }  # fmt: skip
 """Arguments and options that are read, unless `TABLE` has them for the command."""
