@@ -73,7 +73,7 @@ def kept_tiles(
         kept = KeptTiles(tiles, source, segments, value_seconds=value_seconds)
         yield kept, decision.reason
     finally:
-        # Nobody finds the values of a kernel again that cannot be compared.
+        # Values of a kernel that cannot be compared could not be found again.
         segments.close(remove=any(NOT_COMPARABLE in value for value in fingerprint.values()))
 
 
