@@ -1,6 +1,6 @@
 """The estimate of the time that a run still takes, beside what it then took.
 
-    python -m tools.benchmarks time_left [--data a9a few-400000 …]
+    python -m tools.benchmarks time_left [--data few-800000 many-250000 …]
 
 Every fit is a process of its own, with rows in memory. It is asked for the estimate at each event;
 those at 25, 50 and 75 % of its time are shown with what was left, in seconds. Some sets have a
@@ -106,7 +106,14 @@ def limits(results: Results) -> list[Limit]:
 
 SUITE = Suite(
     cases=cases,
-    data=("a9a", "w8a", "few-400000", "many-100000", "crowded-200000", "smooth-40000"),
+    data=(
+        "few-800000",
+        "many-250000",
+        "many-400000",
+        "crowded-200000",
+        "smooth-60000",
+        "words-20000",
+    ),
     contestants=("this",),
     columns=(
         "data",
