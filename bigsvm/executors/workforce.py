@@ -40,8 +40,8 @@ MEMBERS_SECONDS = 0.5
 """Between two looks at which workers there are."""
 SCHEDULER_SECONDS = 60.0
 """How long the scheduler may take to answer: networks are away for half a minute now and then."""
-MOST_WANTED = 16
-"""Tasks that are shown to the scheduler besides one for each thread: enough to double a cluster."""
+MOST_WANTED = 32
+"""Most tasks that are shown to the scheduler at once, so that a cluster grows by some workers."""
 TOLD_SECONDS = 60.0
 """Between two messages that a run waits for workers."""
 OPEN_SECONDS = 5.0
@@ -274,7 +274,7 @@ class Workforce:
         They are named as those that are done, whose average time the scheduler knows. No worker has
         the resource that they ask for: they count, and are never run.
         """
-        n_tasks = min(n_tasks, MOST_WANTED + self.n_threads)
+        n_tasks = min(n_tasks, MOST_WANTED)
         while len(self._wanted) > n_tasks:
             self._wanted.pop().release()
         while len(self._wanted) < n_tasks:
