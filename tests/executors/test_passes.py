@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from types import SimpleNamespace
 from unittest import mock
 
 import dask
@@ -102,6 +103,21 @@ def test_a_unit_is_sent_to_a_worker_once(n_workers, threads):
     assert len(list(fake_pass(workforce, 40, parts=4).in_order(ahead=40))) == 40
     assert set(keeps.values()) == {1}
     assert workforce.traffic.bytes_sent == len(keeps)
+
+
+def test_some_tasks_that_wait_are_shown_to_the_scheduler(monkeypatch):
+    shown, released = [], []
+
+    def submit(name, function, *given, **where):
+        shown.append((name, where))
+        return SimpleNamespace(release=lambda: released.append(name))
+
+    workforce = fake_workforce(1)
+    monkeypatch.setattr(workforce, "_submit", submit)
+    for n_tasks, most in ((2, 2), (1000, 32), (5, 5), (0, 0)):
+        Workforce.want(workforce, n_tasks, "bigsvm-pass")
+        assert len(shown) - len(released) == most
+    assert all(where == {"resources": {"bigsvm-waits": 1}} for _, where in shown)
 
 
 def calls_for_each_result(n_workers):
