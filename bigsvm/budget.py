@@ -260,7 +260,8 @@ def plan_training(
     if size < fewest:
         rows = row_bytes * fewest
         rows += 4 * _padded(n_rows) * FEWEST_ROWS if whole else _kernel_rows(fewest, SHARE_HELD)
-        needed = state + scratch + max(smallest_block + rows, rows / (1 - BLOCK_SHARE))
+        of_blocks = min(rows / (1 - BLOCK_SHARE), rows + LARGEST_BLOCKS)
+        needed = state + scratch + max(smallest_block + rows, of_blocks)
         parts = ", ".join(f"{name} {show_bytes(part)}" for name, part in projected.items())
         classes = f" and {n_outputs} functions" if others else ""
         raise MemoryBudgetError(

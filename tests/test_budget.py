@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bigsvm.budget import (
@@ -111,6 +111,12 @@ def test_a_refusal_names_a_size_that_is_enough(problem):
 
 
 @given(problems)
+@example(
+    {
+        "resident_bytes": 100113, "n_rows": 59, "n_columns": 3946605, "bytes_per_row": 998393.0,
+        "row_alignment": 11, "threads": 1, "n_outputs": 1000, "gram_share": 0.55,
+    }
+)  # fmt: skip
 def test_a_refusal_names_the_least_that_is_taken(problem):
     size, _ = named_size(problem)
     with pytest.raises(MemoryBudgetError):
