@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 METHODS = ("crammer-singer", "ovr", "ovo")
 BUDGETS = {"letter": "100MB", "synthetic": "1GB"}
 FEW = {"classes": 3, "rows_per_class": 100, "n_columns": 512}
-"""The store that tells what the interpreter takes. Fewer columns: its model would not need Numba."""
+"""The store that tells what the interpreter takes; with fewer columns it would need no Numba."""
 N_COLUMNS, SPREAD = 32, 0.05
 """Columns of made rows, and their standard deviation about their class in a cube of side 1."""
 
