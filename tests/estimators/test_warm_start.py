@@ -88,6 +88,9 @@ def overlapping(n):
     return X, X[:, 0] * X[:, 1] + 0.5 * rng.standard_normal(n)
 
 
+STARTS_COST_MORE = pytest.mark.xfail(
+    strict=True, reason="a start takes 1.16 times the kernel values where the last C took long"
+)
 PATHS = {
     "svc": (bigsvm.SVC(gamma=0.1), 2000, "2500kB", False),
     "squared hinge": (bigsvm.SVC(gamma=0.1, loss="squared_hinge"), 2000, "2500kB", None),
@@ -99,9 +102,17 @@ PATHS = {
 
 @pytest.mark.parametrize(
     "kind",
-    ["svc", *(pytest.param(kind, marks=pytest.mark.slow) for kind in PATHS if kind != "svc")],
+    [
+        "svc",
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in PATHS
+            if kind not in ("svc", "svr")
+        ),
+        pytest.param("svr", marks=[pytest.mark.slow, STARTS_COST_MORE]),
+    ],
 )
-def test_a_path_in_scarce_memory_computes_little_more_kernel_values(kind):
+def test_a_path_in_scarce_memory_computes_no_more_kernel_values(kind):
     estimator, n, memory, starts = PATHS[kind]
     X, z = overlapping(n)
     y = z if kind == "svr" else z > 0
@@ -111,7 +122,7 @@ def test_a_path_in_scarce_memory_computes_little_more_kernel_values(kind):
     ours, theirs = (
         [model.certificate_["n_kernel_evaluations"] for model in models] for models in (path, alone)
     )
-    assert sum(ours) <= 1.2 * sum(theirs)  # where a start saves nothing, steps differ
+    assert sum(ours) <= sum(theirs)
     assert starts is None or (ours != theirs) == starts
     for one, other in zip(path, alone, strict=True):
         assert one.objective_ == pytest.approx(other.objective_, rel=1e-4)

@@ -65,7 +65,7 @@ def _counting(values: Counter[str], seconds: dict[str, float], found: set[int]) 
         values[parts[-1]] += arguments[-1]
         for_each_span(*arguments)
 
-    def noted(fits: FoldFits, estimator: Any, *others: Any, **options: Any) -> Any:  # noqa: ANN401
+    def noted(fits: FoldFits, estimator: Any, *others: Any, **options: Any) -> Any:  # noqa: ANN401 (as its original)
         found.update(estimator.support_.tolist())
         return finished(fits, estimator, *others, **options)
 

@@ -167,20 +167,20 @@ class Crowds:
         advance, advance_set = FunctionProblems.advance, FunctionProblems._advance
         close, work = FunctionProblems.close, self._work
 
-        def noted(problem: Any, lane: Any, *given: Any) -> None:  # noqa: ANN401
+        def noted(problem: Any, lane: Any, *given: Any) -> None:  # noqa: ANN401 (as its original)
             number, began = lane.function, time.thread_time()
             advance_set(problem, lane, *given)
             spent = time.thread_time() - began
             self._seconds[number] = self._seconds.get(number, 0.0) + spent
 
-        def inside(problem: Any, **given: Any) -> Any:  # noqa: ANN401
+        def inside(problem: Any, **given: Any) -> Any:  # noqa: ANN401 (as its original)
             work._is_inside = True
             try:
                 return advance(problem, **given)
             finally:
                 work._is_inside = False
 
-        def noted_close(problem: Any) -> None:  # noqa: ANN401
+        def noted_close(problem: Any) -> None:  # noqa: ANN401 (as its original)
             close(problem)
             seconds = list(self._seconds.values())
             self._seconds.clear()
@@ -315,7 +315,7 @@ class AheadOfSteps:
             self._last[1] += time.thread_time() - began
             return found
 
-        def noted_close(cache: Any) -> None:  # noqa: ANN401
+        def noted_close(cache: Any) -> None:  # noqa: ANN401 (as its original)
             if id(cache) in self._open:
                 self._open.pop(id(cache)).look_at(cache)
             close(cache)

@@ -180,7 +180,7 @@ class Ledger:
         """Wrap a method of `KernelTiles`; its out has sums, or kernel values of all partners."""
 
         @functools.wraps(multiply)
-        def timed(tiles: Any, rows: Any, partners: Any, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        def timed(tiles: Any, rows: Any, partners: Any, *given: Any, **named: Any) -> Any:  # noqa: ANN401 (as its original)
             is_exact = tiles.dtype.itemsize == 8
             with self.timing(CERTIFICATE if is_exact else phase) as is_first:
                 returned = multiply(tiles, rows, partners, *given, **named)
@@ -222,7 +222,7 @@ class Ledger:
             self.mark()
             begin(slot, number)
 
-        def opened(problems: FunctionProblems, lane: FunctionLane) -> Any:  # noqa: ANN401
+        def opened(problems: FunctionProblems, lane: FunctionLane) -> Any:  # noqa: ANN401 (as its original)
             if lane.problem is None:
                 self.mark()
             return open_lane(problems, lane)
