@@ -162,6 +162,8 @@ def _moments_of_csr(rows: Any) -> Moments:
     if is_few:
         is_right = not len(indices) or (indices.min() >= 0 and indices.max() < d)
         if is_right:
+            # NumPy's `at` is fast for values of the type of the result only.
+            values = values.astype(np.float64, copy=False)
             filled += np.bincount(indices, minlength=d)
             mean += np.bincount(indices, values, minlength=d)
             np.minimum.at(minimum, indices, values)
@@ -172,7 +174,7 @@ def _moments_of_csr(rows: Any) -> Moments:
         raise DataError(f"X has a column number that is not one of its {d} columns")
     mean /= n
     if is_few:
-        differences = values.astype(np.float64) - mean[indices]
+        differences = values - mean[indices]
         deviations += np.bincount(indices, differences * differences, minlength=d)
     else:
         wide.add_deviations(indices, values, mean, deviations)

@@ -249,8 +249,8 @@ def _places(axis: Any, name: str, values: set[_Order]) -> dict[_Order, int]:  # 
     ordered = sorted(values)
     step = -(-len(ordered) // MOST_LABELS)
     axis.set_label_text(_word(name))
-    labels = [_shown(value) if name else "" for value in ordered[::step]]
-    axis.set_ticks(range(0, len(ordered), step), labels)
+    labels = [_shown(value) for value in ordered[::step]] if name else []
+    axis.set_ticks(range(0, step * len(labels), step), labels)
     if axis.axis_name == "x" and len(labels) > MOST_LABELS // 2:
         axis.set_tick_params(rotation=45)
     return {value: place for place, value in enumerate(ordered)}

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 30
 """Most classes of a confusion matrix with names beside it; up to half of it, cells have numbers."""
+MOST_SIDE_BY_SIDE = 30
+"""Most letters of all these names for which they are written side by side below the matrix."""
 _SAME = ("objective", "gap", "n_iter", "seconds")
 """Entries of a certificate by which a log knows a model."""
 _SEARCHED = {
@@ -149,7 +151,7 @@ def _parameters(model: KernelExpansion) -> Iterator[tuple[str, object]]:
         is_used = formulation in (declared.formulations or (formulation,))
         is_used &= kernel in (declared.kernels or (kernel,))
         if is_used and (declared.recorded or str(value) != str(FIELDS[name].default)):
-            yield name, shortened(str(value), 200)
+            yield name, number(value) if isinstance(value, float) else shortened(str(value), 200)
 
 
 def certificate_words(
@@ -257,7 +259,12 @@ def log_sections(told: RunTold, budget: object) -> Sections:
     else:
         words = "No sweep over all rows has ended, so that there is no curve."
         if len(done):
-            words = f"The log has one entry, after {what} {done[0]}: there is no curve to draw."
+            place = (
+                f"sweep {done[0]}"
+                if what == "sweep"
+                else f"{plural(int(done[0]), 'pair')} of classes"
+            )
+            words = f"The log has one entry, after {place}: there is no curve to draw."
         yield "Convergence", [paragraphs([words])]
     if told.planned is not None:
         sizes = {**told.planned.projected, "planned in all": sum(told.planned.projected.values())}
@@ -308,10 +315,11 @@ def compared_section(
     if measures["confusion"] is not None:
         named = names if len(names) <= MOST_NAMED else None
         plot = ConfusionMatrixDisplay(np.array(measures["confusion"]), display_labels=named).plot
+        is_wide = sum(map(len, named or ())) > MOST_SIDE_BY_SIDE
         yield drawn(
             plot, "Rows by their label and the prediction", min(9, 4 + 0.3 * len(names)),
             include_values=2 * len(names) <= MOST_NAMED, values_format="d", cmap="Blues",
-            xticks_rotation="vertical",
+            xticks_rotation="vertical" if is_wide else "horizontal",
         )  # fmt: skip
     if values is not None and measures.get("auc") is not None:
         is_second = true[known] == 1

@@ -84,7 +84,7 @@ def folder(tmp_path_factory):
         bigsvm.write_store(folder / f"{name}.zarr", rows[:half], labels[:half])
         bigsvm.write_store(folder / f"{name}-test.zarr", rows[half:], labels[half:])
     for name, words in {
-        "two": ("--C", 2, "--gamma", 0.3, "--calibration", "sigmoid"),
+        "two": ("--C", 2, "--gamma", 0.1 + 0.2, "--calibration", "sigmoid"),
         "three": ("--gamma", 0.5),
         "targets": ("--formulation", "eps-svr", "--C", 50),
         "one": ("--formulation", "one-class", "--nu", 0.1),
@@ -98,7 +98,7 @@ def test_a_page_has_the_parameters_and_the_certificate(folder, tmp_path):
     page = page_of(folder / "two", folder=tmp_path)
     info = answer("info", folder / "two")
     certificate = info["certificate"]
-    assert page.tables["C"] == "2.0"
+    assert page.tables["C"] == "2"
     assert page.tables["gamma"] == "0.3"
     assert "nu" not in page.tables
     assert page.tables["column names"].startswith("<img src=x onerror=alert(0)>, <img")
@@ -232,6 +232,21 @@ def test_a_log_without_a_sweep_says_so(tmp_path):
     page = page_of(tmp_path / "log", folder=tmp_path)
     assert "No sweep over all rows has ended, so that there is no curve." in page.texts
     assert page.tables["<b>rows</b>"] == "10 bytes"
+    assert not page.pictures
+
+
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [
+        (events.Swept(1, 0.1, 1e-3, 1.0, 3, 2, 1.0, None), "sweep 1"),
+        (events.PairsUnderWay(3, 3, 9.0, 9.0, 1.0, 0.1, 3, 2, 1.0), "3 pairs of classes"),
+    ],
+)
+def test_one_entry_of_a_log_is_no_curve(tmp_path, event, place):
+    with RunLog(tmp_path / "log", warn=print) as log:
+        log(event)
+    page = page_of(tmp_path / "log", folder=tmp_path)
+    assert f"The log has one entry, after {place}: there is no curve to draw." in page.texts
     assert not page.pictures
 
 
