@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F4, F8, I8, Mask
 
@@ -96,16 +97,14 @@ def pick(scores: Scores, wanted: Wanted) -> I8:
     if near is None and 2 * scores.n_free <= capacity:
         score[scores.free] = np.inf
     size = int(min(n, capacity, max(wanted.smallest, wanted.fill * n_asked)))
-    close = max(wanted.band[0], int(np.count_nonzero(score > -wanted.margin)))
+    n_close = sum(np.count_nonzero(score[span] > -wanted.margin) for span in _spans(n))
+    close = max(wanted.band[0], int(n_close))
     size = max(size, min(close, wanted.band[1]))
     if size == n:
         return np.arange(n)
     if size < n_asked:
         _thin_out(scores, size, wanted, near)
-    last = np.partition(score, n - size)[n - size]
-    chosen = np.flatnonzero(score > last)
-    ties = np.flatnonzero(score == last)[: size - len(chosen)]
-    return np.sort(np.concatenate([chosen, ties]))
+    return _largest(score, size)
 
 
 def neighbourhoods(
@@ -139,23 +138,73 @@ def _thin_out(scored: Scores, size: int, wanted: Wanted, near: Callable[[int], F
         # Functions after the worst one join only while there is room.
         if not worst or len(worst) + 2 <= wanted.capacity // 2:
             worst += places
+    n = len(scores)
     if near is not None:
-        violators = np.flatnonzero((scores > 0) & np.isfinite(scores))
-        values = near(int(rng.choice(violators)))
+        values = near(int(rng.choice(_places(n, partial(_violates, scored)))))
         np.copyto(scores, np.abs(values), where=scores > 0, casting="same_kind")
     else:
-        for start in range(0, len(scores), SCAN_ROWS):
-            score = scores[start : start + SCAN_ROWS]
-            violates = (score > 0) & np.isfinite(score)
-            score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
+        for span in _spans(n):
+            chosen = _violates(scored, span)
+            scores[span][chosen] *= rng.random(np.count_nonzero(chosen), np.float32)
     scores[worst] = np.inf
-    open_places = size - int(np.count_nonzero(np.isposinf(scores)))
-    violates = (scores > 0) & np.isfinite(scores)
-    sides = [np.flatnonzero(violates & (scored.above == s)) for s in (0, 1)]
-    fewer = min(len(side) for side in sides)
-    quota = max(-(-open_places // 2), open_places - fewer)
-    for side in sides:
-        if len(side) > quota:
-            dropped = len(side) - quota  # all, where the worst and the free rows fill the set
-            order = np.argpartition(scores[side], min(dropped, len(side) - 1))
-            scores[side[order[:dropped]]] = 0
+    open_places = size - len(_places(n, lambda span: np.isposinf(scores[span])))
+    sides = [partial(_violates_above, scored, above) for above in (False, True)]
+    sizes = [sum(int(np.count_nonzero(side(span))) for span in _spans(n)) for side in sides]
+    quota = max(-(-open_places // 2), open_places - min(sizes))
+    for side, n_side in zip(sides, sizes, strict=True):
+        if n_side > quota:
+            kept = _largest(scores, quota, side)  # none where the worst and the free rows fill it
+            values = scores[kept]
+            for span in _spans(n):
+                scores[span][side(span)] = 0
+            scores[kept] = values
+
+
+def _violates(scored: Scores, span: slice) -> Mask:
+    """Which rows of a span violate, and are not chosen already."""
+    score = scored.score[span]
+    violates: Mask = (score > 0) & np.isfinite(score)
+    return violates
+
+
+def _violates_above(scored: Scores, above: bool, span: slice) -> Mask:  # noqa: FBT001 (a side)
+    """Which of them violate on this side of the threshold."""
+    return _violates(scored, span) & (scored.above[span] == above)
+
+
+def _all(span: slice) -> Mask:
+    return np.ones(span.stop - span.start, np.bool_)
+
+
+def _largest(scores: F4, count: int, among: Callable[[slice], Mask] = _all) -> I8:
+    """Return the places of the `count` largest scores among some rows, ascending.
+
+    Of equal scores the first ones are taken. No array is as long as the scores.
+    """
+    kept, spans = np.empty(0, np.float32), list(_spans(len(scores)))
+    if count <= 0:
+        return np.empty(0, np.int64)
+    for span in spans:
+        kept = np.concatenate([kept, scores[span][among(span)]])
+        if len(kept) >= 2 * count + SCAN_ROWS:
+            kept = np.partition(kept, len(kept) - count)[-count:]
+    last = np.partition(kept, len(kept) - count)[len(kept) - count]
+    chosen = _places(len(scores), lambda span: among(span) & (scores[span] > last))
+    parts, n_left = [chosen], count - len(chosen)
+    for span in spans:
+        if n_left <= 0:
+            break
+        ties = span.start + np.flatnonzero(among(span) & (scores[span] == last))[:n_left]
+        parts.append(ties)
+        n_left -= len(ties)
+    return np.sort(np.concatenate(parts))
+
+
+def _places(n: int, chosen: Callable[[slice], Mask]) -> I8:
+    """Return which of n rows are chosen; ascending."""
+    return np.concatenate([span.start + np.flatnonzero(chosen(span)) for span in _spans(n)])
+
+
+def _spans(n: int) -> Iterator[slice]:
+    """Yield the parts of n rows that are looked at together."""
+    return (slice(start, min(start + SCAN_ROWS, n)) for start in range(0, n, SCAN_ROWS))
