@@ -18,9 +18,9 @@ _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 _SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 
-ROW_STATE_BYTES = 33
-"""Bytes of a training row for the whole run: alpha 8, outputs 8, sign 1, scores and their partition
-or the sums of a sweep 8, and a label or row pointer while a model is read or a store opened 8."""
+ROW_STATE_BYTES = 24
+"""Bytes of a training row for the whole run: alpha 8, outputs 8 and sign 1, and while rows are
+chosen a score 4 and three marks 3."""
 LABEL_BYTES = 8
 """Bytes of a row's label; labels are read before a run is planned."""
 ACTIVE_ROW_COPIES = 4

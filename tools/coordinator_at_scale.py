@@ -1,4 +1,4 @@
-"""Simulate the coordinator of a run that outgrows one machine: what it holds, receives and computes.
+"""Simulate the coordinator of 10⁹ rows: what it holds, receives and computes, by two designs.
 
     python -m tools.coordinator_at_scale [--rows 1e9] [--support 1e5] [--workers 100] [--real 1e7]
 
@@ -10,8 +10,9 @@ here     alpha, outputs and signs of all rows are on the coordinator, as bigsvm 
 there    outputs, signs and bounds of a row stay with the worker that has it. The coordinator has
          the numbers and alpha of the rows that have moved. To choose rows, workers send histograms
          of their scores: of the upper 16 bits of float32, then of the lower 16 bits within one bin.
-         That gives the exact limit of the chosen scores, so the same rows are chosen. All ``--rows``
-         fake scores of one choice are made, and what the coordinator does is timed.
+         That gives the exact limit of the chosen scores, so the same rows are chosen. Outputs are
+         saved by workers, and not counted. All ``--rows`` fake scores of one choice are made, and
+         what the coordinator does is timed.
 
 A run has ``--passes`` passes over all rows, each with one choice; `cluster --part scaling` counts
 as many times the rows in the sums that come back.
@@ -79,7 +80,7 @@ def merged(histograms: Sequence[Histogram]) -> NDArray[np.int64]:
 
 
 def bin_of(total: NDArray[np.int64], rank: int) -> tuple[int, int]:
-    """Return the bin of the key with this rank from above (1 is the largest), and its rank there."""
+    """Return the bin of the key with this rank, 1 for the largest, and its rank in the bin."""
     from_above = np.cumsum(total[::-1])
     place = int(np.searchsorted(from_above, rank))
     before = int(from_above[place - 1]) if place else 0

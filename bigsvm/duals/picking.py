@@ -154,10 +154,10 @@ def _thin_out(scored: Scores, size: int, wanted: Wanted, near: Callable[[int], F
     for side, n_side in zip(sides, sizes, strict=True):
         if n_side > quota:
             kept = _largest(scores, quota, side)  # none where the worst and the free rows fill it
-            values = scores[kept]
+            kept_scores = scores[kept]
             for span in _spans(n):
                 scores[span][side(span)] = 0
-            scores[kept] = values
+            scores[kept] = kept_scores
 
 
 def _violates(scored: Scores, span: slice) -> Mask:
@@ -167,9 +167,10 @@ def _violates(scored: Scores, span: slice) -> Mask:
     return violates
 
 
-def _violates_above(scored: Scores, above: bool, span: slice) -> Mask:  # noqa: FBT001 (a side)
+def _violates_above(scored: Scores, above: bool, span: slice) -> Mask:
     """Which of them violate on this side of the threshold."""
-    return _violates(scored, span) & (scored.above[span] == above)
+    violates: Mask = _violates(scored, span) & (scored.above[span] == above)
+    return violates
 
 
 def _all(span: slice) -> Mask:
