@@ -343,8 +343,12 @@ class Packed:
             diagonals = [values.diagonal(self._partners(span).norms) for span in self._spans]
         diagonal = np.abs(np.concatenate(diagonals))
         weights = self._coefficients
-        squared = weights**2 if isinstance(weights, np.ndarray) else weights.power(2)
-        spread = float(np.sqrt((diagonal @ squared).max(initial=0.0) * diagonal.mean()))
+        if isinstance(weights, np.ndarray):
+            # Not by BLAS: its threads would go on spinning after one product of vectors.
+            sums = np.einsum("i,i...", diagonal, weights**2)
+        else:
+            sums = diagonal @ weights.power(2)
+        spread = float(np.sqrt(sums.max(initial=0.0) * diagonal.mean()))
         half_a_unit: float = 0.5 * float(np.spacing(np.ones((), self._tiles.dtype)))
         return half_a_unit * spread
 
