@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import xxhash
@@ -59,14 +61,18 @@ class CheckpointSubject(Subject):
         write_data(self.folder, self._arguments)
         options = [*train_options(self._arguments), *TRAINING]
         run = self.folder / "run"
-        fresh(["train", self.folder / "data", self.folder / "model", *options,
-               "--checkpoint", run, "--max-iter", str(self._steps)])  # fmt: skip
+        self._stop(["train", self.folder / "data", self.folder / "model", *options,
+                    "--checkpoint", run])  # fmt: skip
         generations = sorted(run.glob("generation-*"))
         if not generations:
             raise RuntimeError(f"{self.name}: nothing was saved")
         for path in generations[:-1]:
             shutil.rmtree(path)
         _keep_expected(self)
+
+    def _stop(self, words: Sequence[str | Path]) -> None:
+        """Train, and stop after some steps."""
+        fresh([*words, "--max-iter", str(self._steps)])
 
     def commands(self, folder: Path, target: str = "") -> list[list[str | Path]]:
         """Resume as the same command with the same checkpoint, which knows no other paths."""
@@ -201,6 +207,35 @@ def _put_entry(folder: Path, parts: dict[str, NDArray[Any]]) -> None:
     seed = xxhash.xxh3_64_intdigest(fingerprint.encode())
     head = np.array([(len(body), xxhash.xxh3_64_intdigest(body, seed))], HEAD).tobytes()
     path.write_bytes(head + body + data[length:])
+
+
+class CrowdSubject(CheckpointSubject):
+    """A run that ended while several working sets of a crowd were solved side by side."""
+
+    def __init__(self, folder: Path) -> None:
+        words = ("=crowd", "--gamma", "0.1", "--checkpoint-every", "0.001")
+        super().__init__(folder, title="crowd", arguments=words, steps=0)
+
+    def _stop(self, words: Sequence[str | Path]) -> None:
+        """Train until the first checkpoint that has several working sets."""
+        from bigsvm.training.checkpoint import Checkpoint
+
+        save = Checkpoint.save
+
+        def save_and_stop(*given: Any) -> int:  # noqa: ANN401 (as `save`)
+            number = save(*given)
+            if len(given[1]["set_sizes"]) > 1:
+                raise _StoppedError
+            return number
+
+        with mock.patch.object(Checkpoint, "save", save_and_stop), suppress(_StoppedError):
+            fresh(words)
+        if not (self.folder / "model").exists():
+            (self.folder / "model").touch()  # which is removed before the run is resumed
+
+
+class _StoppedError(Exception):
+    """The run has come to the place where it is to stop."""
 
 
 class RowsSubject(Subject):

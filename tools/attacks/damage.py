@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attacks.checkpoints import CheckpointSubject, RowsSubject
+from attacks.checkpoints import CheckpointSubject, CrowdSubject, RowsSubject
 from attacks.child import table
 from attacks.models import ModelSubject
 from attacks.searches import SearchSubject
@@ -78,6 +78,7 @@ def subjects(folder: Path) -> Iterator[Subject]:
         yield ModelSubject(own(), title=title, arguments=arguments)
     for title, (words, steps) in CHECKPOINTS.items():
         yield CheckpointSubject(own(), title=title, arguments=words, steps=steps)
+    yield CrowdSubject(own())
     for title, (words, stop) in SEARCHES.items():
         yield SearchSubject(own(), title=title, arguments=words, stop=stop)
     yield RowsSubject(own())

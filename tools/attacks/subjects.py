@@ -255,15 +255,17 @@ def write_data(folder: Path, arguments: Sequence[str]) -> None:
 
     `arguments` are those of ``bigsvm train``; a first word ``=NAME`` chooses other data than rows
     of two clouds: ``=classes`` three, ``=large`` more rows of three, ``=many`` more rows of two,
-    ``=targets`` numbers, ``=scaled``, ``=sparse``.
+    ``=crowd`` very many with wrong labels, ``=targets`` numbers, ``=scaled``, ``=sparse``.
     """
     import scipy.sparse as sp
 
     import bigsvm
 
     kind = arguments[0][1:] if arguments and arguments[0].startswith("=") else ""
-    n_rows = {"large": 4000, "many": 2500}.get(kind, N_ROWS)
+    n_rows = {"large": 4000, "many": 2500, "crowd": 14_000}.get(kind, N_ROWS)
     rows, labels = clouds(3 if kind in ("classes", "large") else 2, n_rows=n_rows)
+    if kind == "crowd":
+        labels = np.where(np.random.default_rng(1).random(n_rows) < 0.35, 1 - labels, labels)
     if kind == "targets":
         labels = rows[:, 0] + 0.1 * np.random.default_rng(1).normal(size=len(rows))
     if kind == "sparse":
