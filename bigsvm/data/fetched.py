@@ -24,11 +24,16 @@ AT_ONCE_BYTES = 64 << 20
 """Bytes of rows that are fetched together, as they are there twice for a moment."""
 
 
+LEAST_GROWTH = 8
+"""Rows that are fetched are at least 1 / this of those that are here: so they are fetched few
+times, however few of them are asked for at a time."""
+
+
 class FetchedRows(DerivedRows):
     """Rows of a source that are like rows in memory, but only those that were asked for are there.
 
     Training on them takes the way of `HeldRows`, to the last bit. The rows of `source` come from
-    the workers of a cluster, so each of them is taken once.
+    the workers of a cluster, so each of them is taken once; some come before they are asked for.
     """
 
     def __init__(self, source: RowSource) -> None:
@@ -92,6 +97,11 @@ class FetchedRows(DerivedRows):
             return RowsAt(self._rows, self._places[indices] if self.is_sparse else indices)
 
     def _fetch(self, missing: NDArray[np.int64]) -> None:
+        more = int(np.count_nonzero(self._is_here)) // LEAST_GROWTH - len(missing)
+        if more > 0:
+            absent = ~self._is_here
+            absent[missing] = False
+            missing = np.union1d(missing, np.flatnonzero(absent)[:more])
         step = max(1, int(AT_ONCE_BYTES / max(self.bytes_per_row, 1.0)))
         for low in range(0, len(missing), step):
             some = missing[low : low + step]

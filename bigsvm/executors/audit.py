@@ -170,6 +170,9 @@ class Audit(ABC):
 class RowsAudit(Audit):
     """Reads some rows again that workers have read, or computes a function of them again.
 
+    Those are the same rows as in passes, which are read once, and one of the first reply of each
+    worker.
+
     Parameters
     ----------
     rows : RowsReadAgain
@@ -185,7 +188,10 @@ class RowsAudit(Audit):
         asked: Sequence[I8],
         function: Callable[[Rows], Any] | None = None,
     ) -> None:
-        super().__init__([len(some) for some in asked], MOST_READ)
+        super().__init__(
+            [len(some) for some in asked], MOST_READ,
+            lambda number: np.flatnonzero(np.isin(asked[number], rows.probes)),
+        )  # fmt: skip
         self._again, self._asked, self._function = rows, asked, function
 
     def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:

@@ -1,21 +1,26 @@
 """Rows of a run on workers: who reads them, who is sent them, and that the certificate says so."""
 
+import contextlib
+
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support import faulty_workers
 from support.cluster_fits import FITS, assert_same_fit, fit, problem, stored
 from support.clusters import opened_cluster
-from support.stores import make_chunks_small
+from support.stores import dense, make_chunks_small
 
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.dask_rows import DaskRows
 from bigsvm.data.fetched import FetchedRows
 from bigsvm.data.store import open_store
+from bigsvm.executors import passes as passes_module
 from bigsvm.executors import units
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.worker_rows import WorkerRows, of_workers
 from bigsvm.executors.workforce import Workforce
+from bigsvm.fit.duplicates import hashes_of
 from bigsvm.models import KernelExpansion, prediction
 from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS
 from bigsvm.working_sets import choice
@@ -122,6 +127,48 @@ def test_equal_rows_of_a_store_are_found_by_workers(folder, client, tmp_path):
     loaded = KernelExpansion.load(tmp_path / "model").certificate
     assert loaded == model.certificate
     assert {*CLUSTER_COSTS, BYTES_OF_WORKERS} <= loaded.keys()
+
+
+@contextlib.contextmanager
+def beside_a_faulty_worker(rows, client, kind):
+    """Yield rows that two workers send, of which one is wrong, and is named."""
+    workforce = Workforce(client)
+    workforce.wait_for_workers()
+    address = min(workforce.workers)
+    client.run(faulty_workers.fail, kind, workers=[address])
+    try:
+        with pytest.warns(UserWarning, match=f"worker {address} returned"):
+            yield of_workers(rows, workforce)
+    finally:
+        client.run(faulty_workers.mend)
+        workforce.close()
+
+
+@pytest.fixture
+def patience(monkeypatch):
+    """Wait for the faulty worker, though another one could do its work."""
+    for name in ("LATE_SECONDS", "SILENT_SECONDS"):
+        monkeypatch.setattr(passes_module, name, 1e9)
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize("kind", [*faulty_workers.HASHES, "none", "short"])
+def test_a_worker_that_sends_wrong_hashes_is_left_out(folder, client, kind):
+    rows, _ = stored(folder, "two")
+    with beside_a_faulty_worker(rows, client, kind) as source:
+        found = source.values(hashes_of, np.dtype(np.uint64))
+    np.testing.assert_array_equal(found, hashes_of(rows.read(0, rows.n_rows)))
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", faulty_workers.KINDS)
+def test_a_worker_that_sends_wrong_rows_is_left_out(folder, client, kind, sparse):
+    rows, _ = stored(folder, "two", sparse=sparse)
+    asked = np.random.default_rng(0).permutation(rows.n_rows)[:1000]
+    with beside_a_faulty_worker(rows, client, kind) as source:
+        found = source.take(asked)
+    np.testing.assert_array_equal(dense(found), dense(rows.take(asked)))
 
 
 @pytest.mark.parametrize("kind", ["dense", pytest.param("sparse", marks=pytest.mark.slow)])
