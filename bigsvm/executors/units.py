@@ -35,6 +35,8 @@ UNIT_BYTES = 64 << 20
 """Most bytes of the rows of a unit: a worker reads and keeps it as a whole."""
 SENT_UNIT_BYTES = 4 << 20
 """The same where rows are sent: Dask warns of tasks that are larger than 10 MB."""
+UNITS_OF_MEMORY = 32
+"""Units that a worker has room for at least: it keeps whole ones, and reads one beside them."""
 UNITS_PER_THREAD = 8
 """Units of a pass for each thread, so that all threads end at about the same time."""
 BANDWIDTH = 1e9
@@ -93,6 +95,8 @@ class Units:
         if self._blocks is not None:
             return self._blocks.edges
         n_rows, unit_bytes = self.source.n_rows, SENT_UNIT_BYTES if self.is_sent else UNIT_BYTES
+        if self._force.memory:
+            unit_bytes = min(unit_bytes, self._force.memory // UNITS_OF_MEMORY)
         most = unit_bytes / max(self.source.bytes_per_row, 1e-9)
         few = n_rows / (UNITS_PER_THREAD * self._force.n_threads)
         size = max(1, int(min(most, few) // self._align)) * self._align

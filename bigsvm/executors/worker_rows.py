@@ -45,6 +45,7 @@ class WorkerRows(DerivedRows):
         self.is_fetched = True
         self._force, self._lock = workforce, threading.RLock()
         self._units: Units | None = None
+        self._read_before = source.bytes_read
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``."""
@@ -85,8 +86,9 @@ class WorkerRows(DerivedRows):
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of rows that this process has read, but for those of checks."""
-        return self._source.bytes_read - self._force.traffic.bytes_checked
+        """Bytes of rows that this process has read for the run, but for those of checks."""
+        read = self._source.bytes_read - self._read_before
+        return read - self._force.traffic.bytes_checked
 
     def _are_there_workers(self) -> bool:
         if self._force.is_closed:

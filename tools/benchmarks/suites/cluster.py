@@ -233,7 +233,7 @@ def digest_of(model: Any) -> str:  # noqa: ANN401 (an estimator)
 def bytes_limits(results: Results) -> list[Limit]:
     """Hold what is read against what is promised."""
     limits = []
-    for row in results.rows():
+    for row in (*results.rows(LITTLE), *results.rows(MUCH)):
         who, is_same = row.who, row.last("is_same")
         limits += [
             at_most(f"{who}: by workers", row.last("by_workers"), limit=MOST_READ_BY_WORKERS),
@@ -249,7 +249,7 @@ BYTES = Suite(
     columns=(
         *("who", "seconds", "SVs"),
         ("sweeps", "n_sweeps"),
-        "tasks",
+        ("tasks", "tasks"),
         ("read by workers", lambda row: f"{row.last('by_workers'):.2f}"),
         ("read here", lambda row: f"{row.last('bytes_read'):.3f}"),
         ("again here", lambda row: f"{row.last('bytes_checked'):.2f}"),
