@@ -14,6 +14,7 @@ from support.stores import dense, make_chunks_small
 from bigsvm.conversion.from_arrays import write_store
 from bigsvm.data.dask_rows import DaskRows
 from bigsvm.data.fetched import FetchedRows
+from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.executors import passes as passes_module
 from bigsvm.executors import units
@@ -24,6 +25,7 @@ from bigsvm.fit.duplicates import hashes_of
 from bigsvm.models import KernelExpansion, prediction
 from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS
 from bigsvm.working_sets import choice
+from tools.fake_workers import fake_workforce
 
 distributed = pytest.importorskip("distributed")
 
@@ -241,3 +243,11 @@ def test_any_number_of_workers(folder, n_workers):
             model = fit(rows, y, options | ROOM, client)
             assert_counts(model, rows)
             assert_same_fit(model, fit(rows, y, options | ROOM))
+
+
+def test_a_worker_has_room_for_many_units():
+    workforce = fake_workforce(2)
+    for worker in workforce.workers.values():
+        worker.opened = worker.opened._replace(memory=units.UNITS_OF_MEMORY * 400)
+    rows = as_row_source(np.zeros((1000, 10), np.float32))
+    assert units.Units(workforce, rows).most_rows == 10
