@@ -92,7 +92,7 @@ def fake_workforce(n_workers: int, *, threads: int = 1, keeps: dict[Any, int] | 
         def want(self, n_tasks: int, name: str) -> None:
             pass
 
-        def when_done(self, future: Any, use: Callable[[Any], None]) -> None:  # noqa: ANN401
+        def when_done(self, future: Any, use: Callable[[Any], None], worker: Any) -> None:  # noqa: ANN401
             future.use = use
             self.asked.append(future)
 

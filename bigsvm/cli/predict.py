@@ -267,7 +267,7 @@ def predicted(
     return measures if score is None else measures | score.record()
 
 
-def _costs(workers: "Workforce | None") -> dict[str, int]:
+def _costs(workers: "Workforce | None") -> dict[str, Any]:
     """Return what the workers of a cluster have cost; nothing without one."""
     if workers is None:
         return {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import I8
-    from bigsvm.data.rows import Rows
+    from bigsvm.data.rows import Indices, Rows
     from bigsvm.data.scaler import Scaler
     from bigsvm.encoding import Encoding
 
@@ -70,6 +70,8 @@ class RowSource(ABC):
         Bytes of rows in memory that the caller does not hold.
     share_drawn : float
         Share of the rows from which these were drawn at random; 1 if all are here. See `DrawnRows`.
+    is_fetched : bool
+        Whether rows come here from the workers of a cluster, when they are asked for.
     """
 
     n_rows: int
@@ -86,6 +88,7 @@ class RowSource(ABC):
     encoding: Encoding | None = None
     copied_bytes: int = 0
     share_drawn: float = 1.0
+    is_fetched: bool = False
     _statistics: Statistics | None = None
 
     @property
@@ -158,6 +161,19 @@ class RowSource(ABC):
     def remote_blocks(self) -> RemoteBlocks | None:
         """Blocks of the rows on workers of a cluster; None where the rows are elsewhere."""
         return None
+
+    def values(
+        self, function: Callable[[Rows], NDArray[Any]], dtype: np.dtype[Any]
+    ) -> NDArray[Any]:
+        """Return a function of all rows, (n,), with a value for each that depends on it alone."""
+        return function(self.read_whole())
+
+    def placed(self) -> tuple[RowSource, Indices | None]:
+        """Return the source that has these rows, and which of its rows they are; None for all.
+
+        Other processes can read that source, if any, and this one reads it itself.
+        """
+        return self, None
 
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, (n_columns,) float64; zeros of sparse rows count.

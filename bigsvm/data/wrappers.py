@@ -1,7 +1,7 @@
 """Wrappers: sources whose rows are those of another source, changed, chosen, or held in memory.
 
-All of them are here. Training wraps the rows of a container in this order, and a model wraps rows
-to predict in the same way:
+Training wraps the rows of a container in this order, and a model wraps rows to predict in the same
+way:
 
 ================  ============================================================================
 `ScaledRows`      each column scaled, as the rows that the model was trained on were
@@ -9,6 +9,7 @@ to predict in the same way:
 `NarrowRows`      sparse rows of very many columns, renumbered by the columns that occur
 `DrawnRows`       random rows that stand for all, for training without a certificate
 `HeldRows`        all rows in memory, where they take a small share of it
+`FetchedRows`     the same where workers have the rows (`bigsvm.data.fetched`)
 `ChosenRows`      some rows: those of two classes, of a fold, or in another order
 `PartRows`        rows of a store that a split of scikit-learn has chosen
 ================  ============================================================================
@@ -22,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from bigsvm.budget import HELD_SHARE
 from bigsvm.data.in_memory import ArrayRows
 from bigsvm.data.narrow import Numbering
 from bigsvm.data.row_source import RowSource
@@ -51,7 +51,7 @@ class DerivedRows(RowSource):
         self.bytes_per_row, self.row_alignment = source.bytes_per_row, source.row_alignment
         self.first_index, self.feature_names = source.first_index, source.feature_names
         self.encoding = source.encoding
-        self.share_drawn = source.share_drawn
+        self.share_drawn, self.is_fetched = source.share_drawn, source.is_fetched
         self.n_features, self.kept_bytes = source.n_features, source.kept_bytes
 
     @property
@@ -83,6 +83,11 @@ class DerivedRows(RowSource):
     def bytes_read(self) -> int:
         """Bytes of rows delivered so far from outside this process's memory."""
         return self._source.bytes_read
+
+    def _placed_at(self, chosen: Indices) -> tuple[RowSource, Indices]:
+        """Do what `placed` does for some rows of the source."""
+        source, places = self._source.placed()
+        return source, chosen if places is None else places[chosen]
 
     def _hash_with(self, array: NDArray[Any]) -> str:
         """Hash of the source's fingerprint and of an array."""
@@ -268,7 +273,7 @@ class HeldRows(DerivedRows):
     def __init__(self, source: RowSource, rows: Rows) -> None:
         super().__init__(source)
         self._rows = ArrayRows(rows)
-        self.row_alignment = 1
+        self.row_alignment, self.is_fetched = 1, False
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; a view, if they are dense."""
@@ -290,19 +295,15 @@ class HeldRows(DerivedRows):
         """Blocks of the source on workers."""
         return self._source.remote_blocks()
 
+    def placed(self) -> tuple[RowSource, Indices | None]:
+        """Return the source that has these rows, and which of its rows they are."""
+        return self._source.placed()
+
     def sample_indices(
         self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
         """Choose the same random rows as the source that is not held in memory."""
         return self._source.sample_indices(count, seed=seed, candidates=candidates)
-
-
-def hold(source: RowSource, memory: int) -> RowSource:
-    """Keep the rows of a source that costs reading, where they take a small share of `memory`."""
-    size = source.n_rows * source.bytes_per_row
-    if source.row_alignment <= 1 or size > HELD_SHARE * memory:
-        return source
-    return HeldRows(source, source.read_whole())
 
 
 def narrowed(
@@ -336,6 +337,18 @@ class DrawnRows(HeldRows):
         super().__init__(source, rows)
         self.drawn = drawn
         self.n_rows, self.share_drawn = len(drawn), len(drawn) / source.n_rows
+
+    def portable(self) -> RowSource | None:
+        """Return the choice among the rows of the source, if another process can read it."""
+        source = self._source.portable()
+        return None if source is None else ChosenRows(source, self.drawn)
+
+    def remote_blocks(self) -> None:
+        """Return None: blocks have other rows too."""
+
+    def placed(self) -> tuple[RowSource, Indices]:
+        """Return the source that has these rows, and which of its rows they are."""
+        return self._placed_at(self.drawn)
 
     def of(self, values: NDArray[Any] | None) -> NDArray[Any] | None:
         """Take what belongs to the rows, (m,), from values of all rows, if there are any."""
@@ -398,6 +411,10 @@ class ChosenRows(DerivedRows):
         if source is None or not bool((chosen[1:] > chosen[:-1]).all()):
             return None
         return ChosenRows(source, chosen)
+
+    def placed(self) -> tuple[RowSource, Indices]:
+        """Return the source that has these rows, and which of its rows they are."""
+        return self._placed_at(self._chosen)
 
     def fingerprint(self) -> str:
         """Hash of the source's and of the choice."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bigsvm.data.rows import is_sparse
+from bigsvm.data.wrappers import DerivedRows
 from bigsvm.errors import ClusterError
 from bigsvm.executors.messages import SentPiece
 from bigsvm.executors.replies import ReplyError
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.executors.executor import WeightedRows
+    from bigsvm.executors.workforce import Traffic
 
 SHARE = 0.02
 """Most results of a pass that are computed again, besides one of each worker."""
@@ -41,16 +44,61 @@ PARTNERS_AT_ONCE = in_whole_tiles(1 << 13)
 """Most weighted rows that are packed together here."""
 
 
-class Auditor:
-    """What the audits of an executor share; `known` are workers that have returned a right sum.
+class RowsReadAgain(DerivedRows):
+    """Rows that this process reads again to check workers; the bytes are counted apart.
 
-    Of the tiles the kernel, centre and offset are used; `threads` returns those of all workers.
+    `source` is one that no worker sends rows of; `threads` returns those of all workers.
     """
 
     def __init__(
-        self, source: RowSource, tiles: KernelTiles, threads: Callable[[], int] = lambda: 1
+        self, source: RowSource, traffic: Traffic, threads: Callable[[], int] = lambda: 1
     ) -> None:
-        self.source, self._tiles, self._threads = source, tiles, threads
+        super().__init__(source)
+        self._traffic, self._threads = traffic, threads
+
+    @cached_property
+    def probes(self) -> I8:
+        """Rows whose sums are checked in passes over all rows, ascending."""
+        n, most = self.n_rows, max(LEAST_PROBES, PROBES_PER_THREAD * self._threads())
+        edges = np.linspace(0, n, max(1, min(most, int(SHARE * n))) + 1).astype(np.int64)
+        return np.random.default_rng().integers(edges[:-1], edges[1:])
+
+    @cached_property
+    def _probe_rows(self) -> Rows:
+        return self._taken(self.probes)
+
+    def take(self, rows: I8) -> Rows:
+        """Rows by number, which no worker has sent."""
+        if np.isin(rows, self.probes).all():
+            return self._probe_rows[np.searchsorted(self.probes, rows)]
+        return self._taken(rows)
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``."""
+        with self._counted():
+            return self._source.read(start, stop)
+
+    def _taken(self, rows: I8) -> Rows:
+        with self._counted():
+            return self._source.take(rows)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        before = self.bytes_read
+        try:
+            yield
+        finally:
+            self._traffic.bytes_checked += self.bytes_read - before
+
+
+class Auditor:
+    """What the audits of an executor share; `known` are workers that have returned a right sum.
+
+    Of the tiles the kernel, centre and offset are used.
+    """
+
+    def __init__(self, rows: RowsReadAgain, tiles: KernelTiles) -> None:
+        self.rows, self._tiles = rows, tiles
         self.known: set[str] = set()
 
     def tiles(self, *, exact: bool) -> KernelTiles:
@@ -58,23 +106,6 @@ class Auditor:
         of = self._tiles
         dtype: Any = np.float64 if exact else np.float32
         return KernelTiles(of.kernel, centre=of.centre, threads=1, dtype=dtype, offset=of.offset)
-
-    @cached_property
-    def probes(self) -> I8:
-        """Rows whose sums are checked in passes over all rows, ascending."""
-        n, most = self.source.n_rows, max(LEAST_PROBES, PROBES_PER_THREAD * self._threads())
-        edges = np.linspace(0, n, max(1, min(most, int(SHARE * n))) + 1).astype(np.int64)
-        return np.random.default_rng().integers(edges[:-1], edges[1:])
-
-    @cached_property
-    def _probe_rows(self) -> Rows:
-        return self.source.take(self.probes)
-
-    def read(self, rows: I8) -> Rows:
-        """Rows by number, which no worker has sent."""
-        if np.isin(rows, self.probes).all():
-            return self._probe_rows[np.searchsorted(self.probes, rows)]
-        return self.source.take(rows)
 
 
 class Audit(ABC):
@@ -137,19 +168,40 @@ class Audit(ABC):
 
 
 class RowsAudit(Audit):
-    """Reads some rows again that workers have read; `rows` are those of each call, by number."""
+    """Reads some rows again that workers have read, or computes a function of them again.
 
-    def __init__(self, auditor: Auditor, rows: Sequence[I8]) -> None:
-        super().__init__([len(some) for some in rows], MOST_READ)
-        self._auditor, self._rows = auditor, rows
+    Those are the same rows as in passes, which are read once, and one of the first reply of each
+    worker.
+
+    Parameters
+    ----------
+    rows : RowsReadAgain
+    asked : sequence of (m,) int64
+        The rows of each call, by number.
+    function : callable, optional
+        Given rows, returns a value of each; the rows themselves if None.
+    """
+
+    def __init__(
+        self,
+        rows: RowsReadAgain,
+        asked: Sequence[I8],
+        function: Callable[[Rows], Any] | None = None,
+    ) -> None:
+        super().__init__(
+            [len(some) for some in asked], MOST_READ,
+            lambda number: np.flatnonzero(np.isin(asked[number], rows.probes)),
+        )  # fmt: skip
+        self._again, self._asked, self._function = rows, asked, function
 
     def verify(self, number: int, worker: str, values: Any, *, exactly: bool) -> bool:
         """Check a row of a reply, if it was chosen or is the worker's first; see `Audit`."""
         place = self.place(number, worker)
         if place is None:
             return False
-        row = self._rows[number][place]
-        own, found = self._auditor.read(np.array([row])), values[[place]]
+        row = self._asked[number][place]
+        own: Any = self._again.take(np.array([row]))
+        own, found = own if self._function is None else self._function(own), values[[place]]
         for part in ("indices", "data") if is_sparse(own) else ("base",):
             a, b = (getattr(one, part) if part != "base" else one for one in (found, own))
             if not np.array_equal(a, b):
@@ -271,8 +323,8 @@ class SumsAudit(Audit):
 
     def _begun(self, rows: I8, initial: F8) -> _Products | _HalfProducts:
         if self._among is None:
-            return _Products(self._tiles, self._auditor.read(rows), initial)
-        own = self._auditor.read(self._among[rows])
+            return _Products(self._tiles, self._auditor.rows.take(rows), initial)
+        own = self._auditor.rows.take(self._among[rows])
         return _HalfProducts(self._tiles, own, rows, self._weighted.weights)
 
     def _computed(self, *asked: _Left) -> F8:
@@ -299,7 +351,7 @@ class SumsAudit(Audit):
     def _are_near(self, asked: _Left, expected: F8) -> bool:
         """Whether sums differ by no more than the rounding of another processor."""
         row = asked.row if self._among is None else self._among[asked.row]
-        terms = _Products(self._tiles, self._auditor.read(row), np.abs(asked.initial))
+        terms = _Products(self._tiles, self._auditor.rows.take(row), np.abs(asked.initial))
         for piece in self._weighted.sent(""):
             terms.add(SentPiece("", piece.start, piece.rows, abs(piece.weights)))
         near = ROUNDING[self._tiles.dtype] * (np.abs(terms.sums[0]) + np.abs(expected))

@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.executors import tasks
-from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
+from bigsvm.executors.audit import Auditor, SumsAudit
 from bigsvm.executors.executor import Executor, Partial, WeightedRows
-from bigsvm.executors.messages import Ascending, Chosen, Job, Unit
+from bigsvm.executors.messages import Ascending, Chosen
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Expected
+from bigsvm.executors.units import BANDWIDTH, chosen, units_of
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles, rows_at, weighted_rows
 from bigsvm.gram.tiles import value_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
+    from bigsvm.executors.messages import Unit
     from bigsvm.executors.workforce import Workforce
     from bigsvm.executors.working_rows import Gather, Gathered
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.partners import Weights
 
-UNIT_BYTES = 64 << 20
-"""Most bytes of the rows of a unit: a worker reads and keeps it as a whole."""
-SENT_UNIT_BYTES = 4 << 20
-"""The same where rows are sent: Dask warns of tasks that are larger than 10 MB."""
-UNITS_PER_THREAD = 8
-"""Units of a pass for each thread, so that all threads end at about the same time."""
 EVALUATIONS_PER_TASK = 2 * 10**9
 """Most kernel values of a task: some seconds, after which it is late if its worker is silent."""
 SUMS_PER_TASK = 1 << 20
 """Most sums of a task, 8 MB, as Dask sends them in one message."""
 LATENCY = 5e-3
 """Seconds from sending a task to having its result, without its work."""
-BANDWIDTH = 1e9
-"""Bytes a second between the coordinator and its workers."""
 READ_RATE = 1e8
 """Bytes a second that a worker reads: object storage and compressed chunks are not faster."""
 LAST_UNITS, LAST_PARTS = 1, 4
@@ -62,7 +52,9 @@ class ClusterExecutor(Executor):
     ----------
     workforce : Workforce
     source : RowSource
-        Rows to compute sums for. Workers open them again if they can, else units are sent.
+        Rows to compute sums for. Workers open them again if they can, else units are sent. Where
+        the source has them in another order than workers read them in, its order is that of the
+        results.
     tiles : KernelTiles
         Their kernel, centre and offset are used, and their dtype in `run`; evaluations on workers
         are added to their count by `at_rows` and `exact_halves`.
@@ -84,21 +76,10 @@ class ClusterExecutor(Executor):
         super().__init__(source)
         self._name = name
         self._force, self.tiles = workforce, tiles
-        self._auditor = Auditor(source, tiles, lambda: workforce.n_threads)
+        self._units, self._places = units_of(workforce, source)
+        self._auditor = Auditor(self._units.again, tiles)
         self._block_bytes, self.is_sparse = block_bytes, source.is_sparse
-        portable = source.portable()
-        self._blocks = None if portable is not None else source.remote_blocks()
-        convert = None if self._blocks is None else self._blocks.convert
-        self._sent = workforce.open_job(
-            Job(portable, tiles.kernel, tiles.centre, tiles.offset, source.is_sparse, convert)
-        )
-        self._fill = self._with_rows if portable is None else None
-        self._unit_bytes = UNIT_BYTES if portable is not None else SENT_UNIT_BYTES
-        self._align = max(1, (portable or source).row_alignment)
-        if self._blocks is not None:
-            for start, address in self._blocks.holders().items():
-                (unit,) = self._units(start, start + 1)
-                workforce.owners[self._sent.name, unit.start, unit.stop] = address
+        self._sent = self._units.open_job(tiles)
         self._seconds = value_seconds(source)
 
     def wait_until_ready(self) -> None:
@@ -146,25 +127,17 @@ class ClusterExecutor(Executor):
         ]
         audit = SumsAudit(
             self._auditor, weighted, [stop - start for start, stop in spans],
-            lambda number: np.arange(*spans[number]), exact=True, among=support,
+            lambda number: np.arange(*spans[number]), exact=True,
+            among=support if self._places is None else self._places[support],
         )  # fmt: skip
-        return self._sums_of(weighted.n, calls, weighted, "bigsvm-certificate", audit)
+        summed = self._summed(weighted.n, calls, weighted, "bigsvm-certificate", audit)
+        self.tiles.n_evaluations += summed.evaluations
+        return summed.sums
 
-    @cached_property
-    def _edges(self) -> I8:
-        """First row of each unit, then the number of rows; by the workers there are at first."""
-        if self._blocks is not None:
-            return self._blocks.edges
-        n_rows = self.source.n_rows
-        most = self._unit_bytes / max(self.source.bytes_per_row, 1e-9)
-        few = n_rows / (UNITS_PER_THREAD * self._force.n_threads)
-        size = max(1, int(min(most, few) // self._align)) * self._align
-        return np.append(np.arange(0, n_rows, size), n_rows)
-
-    @cached_property
+    @property
     def unit_rows(self) -> int:
         """Most rows of a unit."""
-        return int(np.diff(self._edges).max())
+        return self._units.most_rows
 
     @property
     def threads(self) -> int:
@@ -205,10 +178,40 @@ class ClusterExecutor(Executor):
         self, weighted: WeightedRows, *, start: int, stop: int, skip: I8 | None, initial: F8 | None
     ) -> Iterator[Partial]:
         """Yield the sums over weighted rows for which every worker has memory."""
+        run = self._run_units if self._places is None else self._run_anywhere
+        wall, traffic = time.monotonic(), self._force.traffic
+        for partial in run(weighted, start=start, stop=stop, skip=skip, initial=initial):
+            traffic.rows_swept += partial.stop - partial.start
+            traffic.bytes_swept += partial.added.nbytes
+            yield partial._replace(seconds=time.monotonic() - wall)
+            wall = time.monotonic()
+
+    def _run_anywhere(
+        self, weighted: WeightedRows, *, start: int, stop: int, skip: I8 | None, initial: F8 | None
+    ) -> Iterator[Partial]:
+        """Yield the sums of rows that may be in any units, as many at a time as there is room."""
+        exact = bool(self.tiles.dtype == np.float64)
+        step = max(self.unit_rows, self._block_bytes // (8 * max(weighted.n_functions, 1)))
+        for low in range(start, stop, step):
+            high = min(low + step, stop)
+            rows, kept = np.arange(low, high), None
+            if skip is not None and len(inside := _between(skip, low, high)):
+                rows = np.delete(rows, inside - low)
+                kept = rows - low
+            if not len(rows):
+                continue
+            first = initial if initial is None or len(initial) == 1 else initial[rows]
+            summed = self._at_rows(rows, weighted, first, exact=exact, is_pass=True)
+            yield Partial(low, high, kept, *summed[:2], 0.0, summed.cpu_seconds)
+
+    def _run_units(
+        self, weighted: WeightedRows, *, start: int, stop: int, skip: I8 | None, initial: F8 | None
+    ) -> Iterator[Partial]:
+        """Yield the sums of rows that are in one unit after the other."""
         calls: list[Call] = []
         spans, sizes, step = [], [], self._rows_per_task(weighted)
         exact = bool(self.tiles.dtype == np.float64)
-        units = list(self._units(start, stop))
+        units = list(self._units.between(start, stop))
         for number, unit in enumerate(units):
             if number >= len(units) - LAST_UNITS * self.threads:
                 step = min(step, -(-self.unit_rows // LAST_PARTS))
@@ -218,40 +221,44 @@ class ClusterExecutor(Executor):
                 if len(inside) == high - low:
                     continue
                 skipped = Ascending.of(inside - low) if len(inside) else None
-                chosen = Chosen(low, high, skipped=skipped)
+                some = Chosen(low, high, skipped=skipped)
                 first = initial
                 if initial is not None and len(initial) > 1:
                     first = np.delete(initial[low:high], inside - low, axis=0)
                 seconds = self._seconds_of(high - low - len(inside), weighted, exact=exact)
                 calls.append(
                     Call(
-                        tasks.add_up, unit, (chosen, first, exact),
+                        tasks.add_up, unit, (some, first, exact),
                         _sums(high - low - len(inside), weighted), seconds=seconds,
                         may_move=seconds > self._seconds_to_read(unit),
                     )
                 )  # fmt: skip
-                spans.append((low, high, chosen))
+                spans.append(some)
                 sizes.append(high - low - len(inside))
-        wall = time.monotonic()
+        audit = self._audit(
+            calls, weighted, sizes, lambda number: spans[number].kept(), exact, True
+        )
+        results = self._run(calls, weighted, self._name, audit)
+        for some, done in zip(spans, results, strict=True):
+            kept = None if some.skipped is None else some.kept() - some.start
+            yield Partial(*some[:2], kept, done.values, done.evaluations, 0.0, done.cpu_seconds)
+
+    def _audit(
+        self, calls: list[Call], weighted: WeightedRows, sizes: list[int],
+        rows_of: Callable[[int], I8], exact: bool, is_pass: bool,
+    ) -> SumsAudit:  # fmt: skip
+        """Choose sums that are computed again; those of a pass are of the same rows in each."""
 
         def probes(number: int) -> I8:
-            low, high, chosen = spans[number]
-            inside = _between(self._auditor.probes, low, high)
-            return np.flatnonzero(np.isin(chosen.kept(), inside)) if len(inside) else inside
+            rows, among = rows_of(number), self._units.again.probes
+            inside = _between(among, int(rows[0]), int(rows[-1]) + 1)
+            return np.flatnonzero(np.isin(rows, inside)) if len(inside) else inside
 
-        audit = SumsAudit(
-            self._auditor, weighted, sizes,
-            lambda number: spans[number][2].kept(), exact=exact,
-            initial_of=lambda number: calls[number].arguments[1], preferred=probes,
+        return SumsAudit(
+            self._auditor, weighted, sizes, rows_of, exact=exact,
+            initial_of=lambda number: calls[number].arguments[1],
+            preferred=probes if is_pass else None,
         )  # fmt: skip
-        results = self._run(calls, weighted, self._name, audit)
-        for (low, high, some), done in zip(spans, results, strict=True):
-            kept = None if some.skipped is None else some.kept() - low
-            spent = time.monotonic() - wall
-            self._force.traffic.rows_swept += high - low
-            self._force.traffic.bytes_swept += done.values.nbytes
-            yield Partial(low, high, kept, done.values, done.evaluations, spent, done.cpu_seconds)
-            wall = time.monotonic()
 
     def _seconds_of(self, n_rows: int, weighted: WeightedRows, *, exact: bool) -> float:
         """Seconds of a product in one thread, about."""
@@ -272,110 +279,90 @@ class ClusterExecutor(Executor):
         """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k); float64 if `exact`."""
         sums: F8 | None = None
         for part in weighted.parts(self.partners_at_once):
-            sums = self._at_rows(rows, part, sums, exact=exact)
+            summed = self._at_rows(rows, part, sums, exact=exact)
+            self.tiles.n_evaluations += summed.evaluations
+            sums = summed.sums
         assert sums is not None
         return sums
 
-    def _at_rows(self, rows: I8, weighted: WeightedRows, initial: F8 | None, *, exact: bool) -> F8:
+    def _at_rows(
+        self, rows: I8, weighted: WeightedRows, initial: F8 | None, *, exact: bool,
+        is_pass: bool = False,
+    ) -> _Summed:  # fmt: skip
         """Go on with sums over weighted rows for which every worker has memory."""
+        order: I8 | None = None
+        if self._places is not None:
+            numbers = self._places[rows]
+            order = np.argsort(numbers)
+            rows = numbers[order]
+            if initial is not None and len(initial) > 1:
+                initial = initial[order]
         asked: list[I8] = []
         calls: list[Call] = []
         begun = 0
         step = self._rows_per_task(weighted)
-        for unit, some in self._by_unit(rows, step):
+        for unit, some in self._units.of_rows(rows, step):
             seconds = self._seconds_of(len(some), weighted, exact=exact)
-            first = None if initial is None else initial[begun : begun + len(some)]
-            given, expected = (_chosen(some), first, exact), _sums(len(some), weighted)
+            first = initial
+            if initial is not None and len(initial) > 1:
+                first = initial[begun : begun + len(some)]
+            given, expected = (chosen(some), first, exact), _sums(len(some), weighted)
             calls.append(Call(tasks.add_up, unit, given, expected, seconds=seconds))
             asked.append(some)
             begun += len(some)
         name = "bigsvm-certificate" if exact else "bigsvm-active"
-        audit = SumsAudit(
-            self._auditor, weighted, [len(some) for some in asked], asked.__getitem__, exact=exact,
-            initial_of=lambda number: calls[number].arguments[1],
-        )  # fmt: skip
-        return self._sums_of(len(rows), calls, weighted, name, audit)
+        sizes = [len(some) for some in asked]
+        audit = self._audit(calls, weighted, sizes, asked.__getitem__, exact, is_pass)
+        return self._summed(
+            len(rows), calls, weighted, self._name if is_pass else name, audit, order
+        )
 
     def take(self, indices: I8) -> Rows:
         """Rows at `indices` (any order), in that order; workers read them."""
-        order = np.argsort(indices, kind="stable")
-        source, first = self.source, 0
-        most = max(1, int(SENT_UNIT_BYTES / max(source.bytes_per_row, 1.0)))
-        asked: list[I8] = []
-        calls = []
-        for unit, some in self._by_unit(indices[order], most):
-            seconds = len(some) * source.bytes_per_row / BANDWIDTH
-            expected = Expected((len(some), source.n_columns), source.dtype, source.is_sparse)
-            calls.append(Call(tasks.take_rows, unit, (_chosen(some),), expected, seconds=seconds))
-            asked.append(some)
-        audit = RowsAudit(self._auditor, asked)
-        if source.is_sparse:
-            results = [done.values for done in self._run(calls, None, "bigsvm-take", audit)]
-            back = np.empty(len(order), np.int64)
-            back[order] = np.arange(len(order))
-            return sp.csr_array(
-                stack_rows(results, source.n_columns, source.dtype, sparse=True)[back]
-            )
-        rows = np.empty((len(indices), source.n_columns), source.dtype)
-        for done in self._run(calls, None, "bigsvm-take", audit):
-            rows[order[first : first + len(done.values)]] = done.values
-            first += len(done.values)
-        return rows
+        return self._units.take(indices if self._places is None else self._places[indices])
 
     # -- in between ------------------------------------------------------------------------------
 
     def _run(
-        self,
-        calls: list[Call],
-        weighted: WeightedRows | None,
-        name: str,
-        audit: SumsAudit | RowsAudit,
+        self, calls: list[Call], weighted: WeightedRows, name: str, audit: SumsAudit
     ) -> Iterator[Any]:
-        n_functions = 1 if weighted is None else max(weighted.n_functions, 1)
+        n_functions = max(weighted.n_functions, 1)
         each = 8 * n_functions * min(self.unit_rows, SUMS_PER_TASK // n_functions + 1)
         ahead = max(self._block_bytes // each, 2 * self.threads)
-        shared = audit.sent if isinstance(audit, SumsAudit) else None
         under_way = Pass(
-            self._force, self._sent, calls, shared, name=name, fill=self._fill, audit=audit
-        )
+            self._force, self._sent, calls, audit.sent, name=name, fill=self._units.fill,
+            audit=audit,
+        )  # fmt: skip
         return under_way.in_order(ahead=ahead)
 
-    def _sums_of(
-        self, n_rows: int, calls: list[Call], weighted: WeightedRows, name: str, audit: SumsAudit
-    ) -> F8:
-        """Put the sums of all calls in one array."""
+    def _summed(
+        self, n_rows: int, calls: list[Call], weighted: WeightedRows, name: str, audit: SumsAudit,
+        order: I8 | None = None,
+    ) -> _Summed:  # fmt: skip
+        """Put the sums of all calls in one array, at these places if given."""
         sums, first = np.empty((n_rows, *weighted.sums_shape)), 0
+        evaluations, cpu_seconds = 0, 0.0
         for done in self._run(calls, weighted, name, audit):
             sums[first : first + len(done.values)] = done.values
             first += len(done.values)
-            self.tiles.n_evaluations += done.evaluations
-        return sums
-
-    def _with_rows(self, unit: Unit) -> tuple[Unit, int]:
-        """Return a unit with its rows, or with Dask's future of them; and the bytes to send."""
-        if self._blocks is not None:
-            return unit._replace(rows=self._blocks.future(unit.start)), 0
-        rows = self.source.read(unit.start, unit.stop)
-        return unit._replace(rows=rows), bytes_of(rows)
-
-    def _units(self, start: int, stop: int) -> Iterator[Unit]:
-        first = int(np.searchsorted(self._edges, start, side="right")) - 1
-        for low, high in itertools.pairwise(self._edges[first:].tolist()):
-            if low >= stop:
-                return
-            yield Unit(low, high)
-
-    def _by_unit(self, rows: I8, most: int) -> Iterator[tuple[Unit, I8]]:
-        """Yield each unit that has some of the ascending rows, and at most `most` that it has."""
-        places = np.searchsorted(rows, self._edges)
-        for k in np.flatnonzero(np.diff(places)).tolist():
-            unit = Unit(int(self._edges[k]), int(self._edges[k + 1]))
-            for low in range(places[k], places[k + 1], most):
-                yield unit, rows[low : min(low + most, places[k + 1])]
+            evaluations += done.evaluations
+            cpu_seconds += done.cpu_seconds
+        if order is not None:
+            found, sums = sums, np.empty_like(sums)
+            sums[order] = found
+        return _Summed(sums, evaluations, cpu_seconds)
 
     def _rows_per_task(self, weighted: WeightedRows) -> int:
         by_values = EVALUATIONS_PER_TASK // max(weighted.n, 1)
         return max(1, min(by_values, SUMS_PER_TASK // max(weighted.n_functions, 1)))
+
+
+class _Summed(NamedTuple):
+    """Sums of some rows, and what they have cost."""
+
+    sums: F8
+    evaluations: int
+    cpu_seconds: float
 
 
 def _sums(n_rows: int, weighted: WeightedRows) -> Expected:
@@ -386,14 +373,6 @@ def _sums(n_rows: int, weighted: WeightedRows) -> Expected:
 def _between(numbers: I8, start: int, stop: int) -> I8:
     """Ascending numbers that are in ``start … stop - 1``."""
     return numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, stop)]
-
-
-def _chosen(numbers: I8) -> Chosen:
-    """Choose rows by ascending numbers."""
-    first, stop = int(numbers[0]), int(numbers[-1]) + 1
-    if stop - first == len(numbers):
-        return Chosen(first, stop)
-    return Chosen(first, stop, listed=Ascending.of(numbers))
 
 
 def _gathered(support: I8, weights: F8, gather: Gather, at_once: int) -> WeightedRows:

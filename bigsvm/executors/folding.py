@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.executors import tasks
-from bigsvm.executors.audit import SHARE, Audit
+from bigsvm.executors.audit import SHARE, Audit, RowsReadAgain
 from bigsvm.executors.messages import Job, Unit
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import ReplyError
@@ -64,21 +64,29 @@ def fold(
     Parameters
     ----------
     source : RowSource
-        Rows that workers can read themselves, as `RowSource.portable` returns them.
+        Rows that workers can read themselves, or have as remote blocks; spans are those then.
     function : callable
         Of a module: given the rows of a span and what `arguments` returns of it, a tuple of arrays,
         returns an array.
     """
     workforce.wait_for_workers()
-    sent = workforce.open_job(Job(source, None, None, 0.0, source.is_sparse))
+    portable, fill, convert = source.portable(), None, None
+    if portable is None and (blocks := source.remote_blocks()) is not None:
+        convert = blocks.convert
+
+        def fill(unit: Unit) -> tuple[Unit, int]:
+            return unit._replace(rows=blocks.future(unit.start)), 0
+
+    sent = workforce.open_job(Job(portable, None, None, 0.0, source.is_sparse, convert))
     calls = []
     for start, stop in spans:
         given = (function, *arguments(start, stop))
         calls.append(Call(tasks.apply_to_rows, Unit(start, stop), given, expected))
     ahead = SPANS_AHEAD * workforce.n_threads
+    again = RowsReadAgain(source, workforce.traffic)
     audit = SpansAudit(
-        lambda number: function(source.read(*spans[number]), *arguments(*spans[number])), len(spans)
+        lambda number: function(again.read(*spans[number]), *arguments(*spans[number])), len(spans)
     )
-    under_way = Pass(workforce, sent, calls, name="bigsvm-statistics", audit=audit)
+    under_way = Pass(workforce, sent, calls, name="bigsvm-statistics", fill=fill, audit=audit)
     for done in under_way.in_order(ahead=ahead):
         yield done.values

@@ -105,11 +105,15 @@ class Job(NamedTuple):
 
 
 class SentJob(NamedTuple):
-    """A pickled `Job` and its names; read within a task, where an error has a place to go to."""
+    """A pickled `Job` and its names; read within a task, where an error has a place to go to.
+
+    Jobs over the same rows have one name for these, `rows`: workers keep units under it.
+    """
 
     run: str
     name: str
     pickled: bytes
+    rows: str = ""
 
     @property
     def nbytes(self) -> int:

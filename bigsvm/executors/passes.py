@@ -96,7 +96,7 @@ class Pass:
         self._shares_job = len(sent.pickled) > SHARED_JOB_BYTES
         self._arrived: set[int] = set()
         self.results: dict[int, Done] = {}
-        self._queues = Queues(workforce, sent.name, calls)
+        self._queues = Queues(workforce, sent.rows, calls)
         self._flights = Flights()
         self._losses: dict[int, int] = {}
         self._in_full: set[int] = set()
@@ -218,7 +218,7 @@ class Pass:
         future = force.submit(worker, self._name, tasks.each, function, sent, shared, given)
         flight = Flight(numbers, worker, future, time.monotonic(), self._in_full & {*numbers})
         self._flights.add(flight)
-        force.when_done(future, lambda reply: self._finished(flight, reply))
+        force.when_done(future, lambda reply: self._finished(flight, reply), worker)
 
     def _given(self, number: int) -> list[Any]:
         """Return the unit and the arguments of a call, and count their bytes."""
@@ -303,7 +303,7 @@ class Pass:
         self._queues.withdraw(number)
         self._go_on_after(number)
         self._seconds.append(done.seconds)
-        self._workforce.note(done)
+        self._workforce.note(done, worker)
 
     def _send_in_full(self, number: int, worker: Worker) -> None:
         """Do a call again with the rows of its unit, unless these are on their way already.

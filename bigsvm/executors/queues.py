@@ -24,12 +24,12 @@ class Queues:
     """Calls that wait, each in the queue of one worker.
 
     A call goes to the worker that keeps its unit, else to the one with the least to do. A worker
-    whose queue is empty takes the last call of one that has much more to do. The name of the job is
-    part of the names of units, and the workforce knows who keeps which.
+    whose queue is empty takes the last call of one that has much more to do. The name of the rows
+    is part of the names of units, and the workforce knows who keeps which.
     """
 
-    def __init__(self, workforce: Workforce, job: str, calls: Sequence[Call]) -> None:
-        self._workforce, self._job, self._calls = workforce, job, calls
+    def __init__(self, workforce: Workforce, rows: str, calls: Sequence[Call]) -> None:
+        self._workforce, self._rows, self._calls = workforce, rows, calls
         self._waiting = set(range(len(calls)))
         self._queues: dict[str, deque[int]] = {}
         self._lengths: list[tuple[int, str]] = []
@@ -98,7 +98,7 @@ class Queues:
 
     def _key(self, number: int) -> UnitKey:
         unit = self._calls[number].unit
-        return (self._job, -1, number) if unit is None else (self._job, *unit[:2])
+        return (self._rows, -1, number) if unit is None else (self._rows, *unit[:2])
 
     def _own_unit(self, number: int, address: str) -> None:
         """Note that a worker will keep the unit of a call."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
+    from bigsvm.data.rows import Rows
     from bigsvm.executors.messages import Chosen, SentJob, Unit
 
 
@@ -151,6 +152,13 @@ def take_rows(sent: SentJob, unit: Unit, chosen: Chosen) -> Done:
     job = PROCESS.job(sent)
     cost = Cost(job)
     return cost.done(job.unit(unit, 0)[chosen.kept() - unit.start])
+
+
+def values_of_rows(sent: SentJob, unit: Unit, function: Callable[[Rows], NDArray[Any]]) -> Done:
+    """Compute a function of the rows of a unit, with a value for each; the rows are kept."""
+    job = PROCESS.job(sent)
+    cost = Cost(job)
+    return cost.done(function(job.unit(unit, 0)))
 
 
 def apply_to_rows(

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bigsvm.arrays import F8
+    from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.executors.messages import Job, SentJob, SentPiece, Unit
     from bigsvm.gram.partners import FunctionWeights
 
 RUNS_KEPT, JOBS_KEPT = 4, 4
-"""Runs that a process keeps something of, and jobs of each whose tiles it keeps. A coordinator that
-was killed does not say that its run has ended."""
+"""Runs that a process keeps something of, and jobs of each that it keeps. A coordinator that was
+killed does not say that its run has ended."""
 LEAST_KEPT_BYTES = 16 << 20
 """Bytes of units that are kept even if a worker has little memory: one unit is needed anyway."""
 
@@ -133,15 +134,20 @@ class RunHere:
                         "at the same path on every machine, or on object storage, and a kernel of "
                         "your own in a module that workers can import"
                     ) from error
-                self._jobs[sent.name] = OpenJob(sent.name, job, self)
+                rows = sent.rows or sent.name
+                same = [job.rows for job in self._jobs.values() if job.rows.name == rows]
+                of_job = same[0] if same else RowsHere(rows, job.source)
+                self._jobs[sent.name] = OpenJob(sent.name, job, self, of_job)
             self._jobs.move_to_end(sent.name)
             return self._jobs[sent.name]
 
     def _forget(self, name: str) -> None:
-        """Drop all that is kept of a job."""
-        self._jobs.pop(name, None)
-        for kept in (self.units, self.packed, self.others):
+        """Drop all that is kept of a job, and its rows if no other job has them."""
+        job = self._jobs.pop(name, None)
+        for kept in (self.packed, self.others):
             kept.drop(lambda key: key[0] == name)
+        if job is not None and not any(other.rows is job.rows for other in self._jobs.values()):
+            self.units.drop(lambda key: key[0] == job.rows.name)
 
 
 class Process:
@@ -177,18 +183,31 @@ class Process:
         give_back_freed_memory()
 
 
+class RowsHere:
+    """Rows that jobs on a worker share: their name, and their source, None if they are sent."""
+
+    def __init__(self, name: str, source: RowSource | None) -> None:
+        self.name, self.source = name, source
+        self._lock, self._told = threading.Lock(), 0
+
+    def newly_read(self) -> int:
+        """Bytes of rows that were read since the last call, by any thread: each is told once."""
+        with self._lock:
+            before, self._told = self._told, 0 if self.source is None else self.source.bytes_read
+            return max(0, self._told - before)
+
+
 class OpenJob:
     """A job on a worker: its rows, and tiles for each thread.
 
     Attributes
     ----------
-    source : RowSource or None
-        None if rows are sent.
+    rows : RowsHere
     """
 
-    def __init__(self, name: str, job: Job, run: RunHere) -> None:
-        self.name, self.run = name, run
-        self.source, self.kernel, self.is_sparse = job.source, job.kernel, job.is_sparse
+    def __init__(self, name: str, job: Job, run: RunHere, rows: RowsHere) -> None:
+        self.name, self.run, self.rows = name, run, rows
+        self.kernel, self.is_sparse = job.kernel, job.is_sparse
         self._convert = job.convert
         self._centre, self._offset = job.centre, job.offset
         self._local = threading.local()
@@ -206,9 +225,9 @@ class OpenJob:
         return tiles
 
     @property
-    def bytes_read(self) -> int:
-        """Bytes of rows that this process has read for the job."""
-        return 0 if self.source is None else self.source.bytes_read
+    def source(self) -> RowSource | None:
+        """Where rows are read from; None if they are sent."""
+        return self.rows.source
 
     def kept(self, key: tuple[Any, ...], make: Callable[[], tuple[Any, int]], needed: int) -> Any:
         """Return what was made for this job under a key, made again where it is no longer kept.
@@ -244,7 +263,7 @@ class OpenJob:
             rows = self.read(unit)
             return rows, bytes_of(rows)
 
-        key, limit = (self.name, unit.start, unit.stop), self._most_bytes(needed)
+        key, limit = (self.rows.name, unit.start, unit.stop), self._most_bytes(needed)
         rows: Rows = self.run.units.get(key, read, limit)
         return rows
 
@@ -271,16 +290,17 @@ class Cost:
         self._tiles, self._job = tiles, job
         self._before = self._now()
 
-    def _now(self) -> tuple[int, int, float, float]:
+    def _now(self) -> tuple[int, float, float]:
         evaluations = 0 if self._tiles is None else self._tiles.n_evaluations
-        return evaluations, self._job.bytes_read, time.perf_counter(), time.thread_time()
+        return evaluations, time.perf_counter(), time.thread_time()
 
     def done(self, values: Any, others: int = 0) -> Done:
         """Return values with what has been spent, and other kernel values besides."""
-        evaluations, read, wall, cpu = (
+        evaluations, wall, cpu = (
             after - before for after, before in zip(self._now(), self._before, strict=True)
         )
-        return Done(values, int(evaluations) + others, int(read), wall, cpu)
+        read = self._job.rows.newly_read()
+        return Done(values, int(evaluations) + others, read, wall, cpu)
 
 
 PROCESS = Process()

@@ -25,11 +25,12 @@ from bigsvm.executors.messages import SentJob, WorkerTerms
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from concurrent.futures import Future
 
     from bigsvm.executors.messages import Done, Job, Opened, Unit
     from bigsvm.executors.replies import Expected, Listed
+
 
 logger = logging.getLogger("bigsvm")
 
@@ -44,6 +45,8 @@ MOST_WANTED = 32
 """Most tasks that are shown to the scheduler at once, so that a cluster grows by some workers."""
 TOLD_SECONDS = 60.0
 """Between two messages that a run waits for workers."""
+REACH_SECONDS = 3.0
+"""How long a connection to a worker is tried for: a firewall does not answer at all."""
 OPEN_SECONDS = 5.0
 """How long a run waits for workers that are slow to open while others are ready."""
 
@@ -100,8 +103,12 @@ class Traffic:
         Rows of all passes, and bytes of their sums that came back.
     bytes_moved : int
         Bytes of rows and weights that were sent, counted once.
-    bytes_read : int
-        Bytes of rows that workers have read.
+    bytes_read : dict
+        Bytes of rows that each worker has read, by its address.
+    bytes_fetched : int
+        Bytes of rows that workers have sent to this process, which are among those returned.
+    bytes_checked : int
+        Bytes of rows that this process has read again to check workers.
     evaluations : int
         Kernel values that workers have computed.
     evaluations_checked : int
@@ -118,7 +125,9 @@ class Traffic:
     rows_swept: int = 0
     bytes_swept: int = 0
     bytes_moved: int = 0
-    bytes_read: int = 0
+    bytes_read: dict[str, int] = field(default_factory=dict)
+    bytes_fetched: int = 0
+    bytes_checked: int = 0
     evaluations: int = 0
     evaluations_checked: int = 0
     busy_seconds: float = 0.0
@@ -146,6 +155,8 @@ class Worker:
         Whether its versions and its processor are those of this process.
     n_unchecked : int
         Its results that were used since some of them were last computed again here.
+    is_reached : bool
+        Whether this process can connect to it, so that bytes need not go through the scheduler.
     """
 
     address: str
@@ -158,6 +169,7 @@ class Worker:
     is_slow: bool = False
     has_same_bits: bool = True
     n_unchecked: int = 0
+    is_reached: bool = False
 
 
 class Workforce:
@@ -178,6 +190,10 @@ class Workforce:
         By their addresses.
     owners : dict
         Addresses of the workers that keep units.
+    units : dict
+        Units of the sources that workers read, as `units_of` has them.
+    is_closed, is_doubtful : bool
+        Whether the run has ended; whether results that may be wrong were used.
     changes : int
         Counts each change of which workers are ready.
     """
@@ -195,6 +211,7 @@ class Workforce:
         self._run, self.traffic = uuid.uuid4().hex, Traffic()
         self.workers: dict[str, Worker] = {}
         self.owners: dict[UnitKey, str] = {}
+        self.units: dict[int, Any] = {}
         self.changes = 0
         self._ready: tuple[int, dict[str, Worker], int] = (-1, {}, 0)
         self._refused: set[tuple[str, str]] = set()
@@ -204,7 +221,7 @@ class Workforce:
         self._error: BigsvmError | None = None
         self._looked = 0.0
         self._opening: dict[str, Any] = {}
-        self._is_closed = False
+        self.is_closed = self.is_doubtful = self._told_of_way = False
         self._asked_since: float | None = None
         self._stepped = time.monotonic()
         self._seconds_alone = 0.0
@@ -267,6 +284,17 @@ class Workforce:
             self.step()
             if time.monotonic() - began > OPEN_SECONDS and self.ready():
                 return
+
+    @contextlib.contextmanager
+    def waiting_at_most(self, seconds: float) -> Iterator[None]:
+        """Wait no longer than this while there is no worker, in the block."""
+        terms = self._terms
+        least = seconds if terms.wait is None else min(seconds, terms.wait)
+        self._terms = terms._replace(wait=least)
+        try:
+            yield
+        finally:
+            self._terms = terms
 
     def want(self, n_tasks: int, name: str) -> None:
         """Show Dask's scheduler tasks that wait here, so that a cluster that adapts to them grows.
@@ -398,7 +426,7 @@ class Workforce:
             self.traffic.n_workers = max(self.traffic.n_workers, len(self.ready()))
             self._on_change(worker.address, worker.threads, True)
 
-        self.when_done(future, opened)
+        self.when_done(future, opened, worker)
 
     def _check_versions(self, worker: Worker) -> None:
         theirs, ours = worker.opened.versions if worker.opened else {}, tasks.versions()
@@ -435,6 +463,7 @@ class Workforce:
         told = f"worker {worker.address} {fault}"
         remedy = "take it out of the cluster, and resume the run from its checkpoint"
         if worker.n_unchecked:
+            self.is_doubtful = True
             self._error = ClusterError(
                 f"{told}, and earlier results of it were used that may be wrong too; {remedy}"
             )
@@ -473,19 +502,21 @@ class Workforce:
                 raise self._disconnected() from error
             raise
 
-    def when_done(self, future: Any, use: Callable[[Future[Any]], None]) -> None:
-        """Have `use` called in `step`, with what a future has led to once it is done."""
+    def when_done(self, future: Any, use: Callable[[Future[Any]], None], worker: Worker) -> None:
+        """Have `use` called in `step`, with what a worker's future has led to once it is done."""
 
         def fetch(future: Any) -> None:
-            if self._is_closed:
+            if self.is_closed:
                 return  # the result is not needed, and the client's loop may have ended
-            reply = self._start(self._fetch(future))
+            reply = self._start(self._fetch(future, worker))
             reply.add_done_callback(lambda reply: self._events.put(lambda: use(reply)))
 
         future.add_done_callback(fetch)
 
-    async def _fetch(self, future: Any) -> Any:
+    async def _fetch(self, future: Any, worker: Worker) -> Any:
         """Get the result of a future alone: Dask gathers several, which wait for the slowest.
+
+        It comes from the worker itself, or by way of the scheduler where that cannot be reached.
 
         Raises
         ------
@@ -495,13 +526,40 @@ class Workforce:
         if future.status == "error":
             raise await future.exception(asynchronous=True)
         if future.status == "finished":
+            if worker.is_reached or worker.opened is None:
+                found = await self._fetch_directly(future.key, worker)
+                if future.key in found:
+                    return found[future.key]
             answer = await self._client.scheduler.gather(keys=[future.key])
             if answer["status"] == "OK":
                 return answer["data"][future.key]
         raise ResultLostError(future.key)
 
+    async def _fetch_directly(self, key: str, worker: Worker) -> dict[Any, Any]:
+        """Get a result from its worker; empty if it is not there. The first one shows if it can."""
+        from distributed.utils_comm import gather_from_workers
+
+        is_first = worker.opened is None
+        found: dict[Any, Any] = {}
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            asked = gather_from_workers({key: [worker.address]}, rpc=self._client.rpc)
+            found, *_ = await asyncio.wait_for(asked, REACH_SECONDS if is_first else None)
+        if is_first:
+            worker.is_reached = key in found
+            if not found and not self._told_of_way:
+                self._told_of_way = True
+                logger.warning(
+                    "worker %s cannot be reached from here, and its results come by way of the "
+                    "scheduler %s; open its port to this machine, or run this beside the scheduler",
+                    worker.address, self._scheduler,
+                )  # fmt: skip
+        return found
+
     def scatter(self, name: str, value: Any, workers: Sequence[Worker]) -> Future[Any]:
         """Start to copy a value to some workers; the result is Dask's future of it.
+
+        It is sent to one of them, which others copy it from, or to the scheduler where one of them
+        cannot be reached.
 
         Cancel it to give up. Where a worker has gone meanwhile, Dask tries for ever to copy the
         value to it, and no worker can be retired, until no client needs the value.
@@ -509,13 +567,14 @@ class Workforce:
         from distributed import Future as DaskFuture
 
         key = f"{name}-{uuid.uuid4().hex}"
+        are_reached = all(worker.is_reached for worker in workers)
 
         async def copy() -> Any:
             addresses = [worker.address for worker in workers]
             try:
                 copied = await self._client.scatter(
                     {key: value}, workers=addresses, broadcast=len(workers) > 1, hash=False,
-                    asynchronous=True,
+                    direct=are_reached, asynchronous=True,
                 )  # fmt: skip
             except asyncio.CancelledError:
                 DaskFuture(key, self._client).release()
@@ -528,16 +587,18 @@ class Workforce:
 
     # -- jobs and passes -------------------------------------------------------------------------
 
-    def open_job(self, job: Job) -> SentJob:
-        """Name a job and pickle it."""
-        return SentJob(self._run, uuid.uuid4().hex, pickle.dumps(job))
+    def open_job(self, job: Job, *, rows: str = "") -> SentJob:
+        """Name a job and pickle it; `rows` is the name of its rows, where others have the same."""
+        name = uuid.uuid4().hex
+        return SentJob(self._run, name, pickle.dumps(job), rows or name)
 
-    def note(self, done: Done) -> None:
-        """Count what a task has cost."""
+    def note(self, done: Done, worker: Worker) -> None:
+        """Count what a task of a worker has cost."""
         traffic = self.traffic
         traffic.tasks += 1
         traffic.bytes_returned += done.nbytes
-        traffic.bytes_read += done.bytes_read
+        read = traffic.bytes_read.get(worker.address, 0)
+        traffic.bytes_read[worker.address] = read + done.bytes_read
         traffic.evaluations += done.evaluations
         traffic.busy_seconds += done.seconds
 
@@ -554,7 +615,7 @@ class Workforce:
                 return
             self.hear(worker)
 
-        self.when_done(self.submit(worker, "bigsvm-ping", tasks.ping), answered)
+        self.when_done(self.submit(worker, "bigsvm-ping", tasks.ping), answered, worker)
 
     def hear(self, worker: Worker) -> None:
         """Note that a worker has answered."""
@@ -567,7 +628,7 @@ class Workforce:
         """Let workers forget what they keep of this run."""
         from distributed import fire_and_forget
 
-        self._is_closed = True
+        self.is_closed = True
         for worker in self.workers.values():
             if worker.opened is None or self._client.status != "running":
                 continue

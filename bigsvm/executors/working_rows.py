@@ -40,6 +40,8 @@ class WorkingRows:
     def gathered(self, indices: I8) -> Gathered:
         """Return a handle on rows `indices`: read from a store, left in place if in memory."""
         rows = None if self._in_core else self.gather(indices)
+        if self._in_core and self._source.is_fetched:
+            self._source.lend(indices)  # all together: kernel rows ask for a few at a time
         return Gathered(self._source, indices, rows)
 
     def gather(self, indices: I8) -> Rows:

@@ -1,4 +1,4 @@
-"""Rows that are equal bit by bit, found in one pass over rows in memory."""
+"""Rows that are equal bit by bit, found in one pass over rows in memory, or on workers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bigsvm.data.rows import is_sparse
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Indices, Rows
 
 KEY_SEED = 20
@@ -36,22 +37,17 @@ class Groups(NamedTuple):
         return len(self.starts) - 1
 
 
-def equal_rows(values: Rows, kind: NDArray[np.integer[Any]], candidates: Indices) -> Groups:
-    """Group those of the rows `candidates` that are equal and of one kind.
+def equal_rows(source: RowSource, kind: NDArray[np.integer[Any]], candidates: Indices) -> Groups:
+    """Group those of the rows `candidates` of a source that are equal and of one kind.
 
     Zero and negative zero differ, and so do a stored zero and a missing one: rows that are not
-    found equal are only kept twice. `values` are dense, or CSR with sorted indices. Rows of two
+    found equal are only kept twice. The rows are dense, or CSR with sorted indices. Rows of two
     kinds (labels), (n,) integers, are never equal. The candidates ascend.
     """
-    keys = np.random.default_rng(KEY_SEED).integers(0, 1 << 64, values.shape[1], np.uint64) | 1
-    hashes = np.empty(values.shape[0], np.uint64)
-    rows: Any = values
-    if is_sparse(rows):
-        bits = rows.data.view(f"u{rows.data.itemsize}")
-        core.hash_sparse(bits, rows.indices, rows.indptr, keys, hashes)
+    if source.is_fetched:
+        hashes = source.values(hashes_of, np.dtype(np.uint64))
     else:
-        bits = rows.view(f"u{rows.itemsize}")
-        core.hash_dense(bits, keys, hashes)
+        hashes = hashes_of(source.read(0, source.n_rows))
     hashes ^= kind.astype(np.uint8)  # a hint, as the hashes are
     order = candidates[np.argsort(hashes[candidates], kind="stable")]
     before, after = order[:-1], order[1:]
@@ -59,12 +55,30 @@ def equal_rows(values: Rows, kind: NDArray[np.integer[Any]], candidates: Indices
     same &= kind[before] == kind[after]
     pairs = np.flatnonzero(same)
     equal = np.empty(len(pairs), np.bool_)
-    if is_sparse(rows):
-        core.same_sparse(bits, rows.indices, rows.indptr, before[pairs], after[pairs], equal)
-    else:
-        core.same_dense(bits, before[pairs], after[pairs], equal)
+    if len(pairs):
+        lent = source.lend(np.concatenate([before[pairs], after[pairs]]).astype(np.int64))
+        first, second = lent.places.astype(order.dtype).reshape(2, -1)
+        rows: Any = lent.rows
+        if is_sparse(rows):
+            bits = rows.data.view(f"u{rows.data.itemsize}")
+            core.same_sparse(bits, rows.indices, rows.indptr, first, second, equal)
+        else:
+            core.same_dense(rows.view(f"u{rows.itemsize}"), first, second, equal)
     same[pairs] = equal
     differs = np.ones(len(order) + 1, np.bool_)
     differs[1:-1] = ~same
     starts = np.flatnonzero(differs) if len(order) else np.zeros(1, np.int64)
     return Groups(order, starts)
+
+
+def hashes_of(values: Rows) -> NDArray[np.uint64]:
+    """Hash of each row; workers compute it too."""
+    keys = np.random.default_rng(KEY_SEED).integers(0, 1 << 64, values.shape[1], np.uint64) | 1
+    hashes = np.empty(values.shape[0], np.uint64)
+    rows: Any = values
+    if is_sparse(rows):
+        bits = rows.data.view(f"u{rows.data.itemsize}")
+        core.hash_sparse(bits, rows.indices, rows.indptr, keys, hashes)
+    else:
+        core.hash_dense(rows.view(f"u{rows.itemsize}"), keys, hashes)
+    return hashes

@@ -123,7 +123,7 @@ def _moments(
     Workers compute them if there are any, and they can read the rows.
     """
     with workers_of(hooks.client, hooks.terms) as workforce:
-        in_memory = source.row_alignment <= 1
+        in_memory = source.row_alignment <= 1 and not source.is_fetched
         portable = None if workforce is None or in_memory else source.portable()
         if workforce is None or portable is None:
             with one_blas_thread():

@@ -53,7 +53,8 @@ class LogCheck:
         self, problem: ClassPairs, rows: ClassRows, trainer: Trainer, plan: TrainingPlan
     ) -> None:
         self._problem, self._trainer, self._plan = problem, trainer, plan
-        self._rows, self._sizes = rows.in_place(), rows.sizes
+        self._rows = rows.in_place()._replace(source=trainer.read_again(rows.source))
+        self._sizes = rows.sizes
         self._first, self._second = pair_classes(len(rows))
         self.recomputed: set[int] = set()
 

@@ -110,9 +110,8 @@ def train_pairs(sent: SentJob, parts: list[Part], group: PairGroup) -> Done:
     batch: _BatchRows = job.kept((parts[0].name,), lambda: _batch_rows(job, parts), other_bytes)
     tiles = job.tiles(exact=False)
     with Trainer(
-        batch.about.parameters, tiles.kernel, tiles.centre, offset=tiles.offset,
-        hooks=events.Hooks(),
-    ) as trainer:  # fmt: skip
+        batch.about.parameters, tiles.kernel, tiles.centre, offset=tiles.offset
+    ) as trainer:
         solved = _solved(trainer, batch, group)
     for place, result in enumerate(solved):
         solved[place] = result._replace(rows=batch.numbers[result.rows])

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.budget import parse_bytes, plan_training
+from bigsvm.data.fetched import hold
 from bigsvm.data.kernel_matrix import support_rows
 from bigsvm.data.statistics import far_columns
-from bigsvm.data.wrappers import hold
 from bigsvm.errors import ParameterError
 from bigsvm.executors.local import VALUES_AT_ONCE
 from bigsvm.fit.fingerprint import provenance_of
@@ -260,7 +260,7 @@ def _listed_row_bytes(parameters: TrainingParameters, source: RowSource) -> floa
 class Trained(NamedTuple, Generic[Result]):
     """What a run has led to, as the problems' `run` returns it, and what its models share.
 
-    `take` returns rows of the source by number.
+    `take` returns rows of the source by number, `cluster_costs` what workers have cost so far.
     """
 
     result: Result
@@ -270,7 +270,7 @@ class Trained(NamedTuple, Generic[Result]):
     centre: F8 | None
     scaler: Scaler | None
     fingerprint: dict[str, str]
-    cluster_costs: dict[str, int]
+    cluster_costs: Callable[[], dict[str, Any]]
     take: Callable[[I8], Rows]
     solver: str = "bigsvm"
 
@@ -331,9 +331,12 @@ def model_of(
     """Make the model of functions that a run has led to."""
     support, source = functions.support, trained.source
     is_matrix = isinstance(trained.kernel, Precomputed)
+    before = source.bytes_read
+    vectors = support_rows(source, support) if is_matrix else trained.take(support)
+    read = functions.certificate["bytes_read"] + source.bytes_read - before
     return KernelExpansion(
         kernel=trained.kernel,
-        support_vectors=support_rows(source, support) if is_matrix else trained.take(support),
+        support_vectors=vectors,
         coefficients=functions.coefficients,
         intercept=functions.intercept,
         centre=trained.centre,
@@ -345,9 +348,10 @@ def model_of(
         bounds=functions.bounds,
         certificate={
             **functions.certificate,
+            "bytes_read": read,
             "solver": trained.solver,
             "kernel_is_definite": trained.kernel.is_definite,
-            **trained.cluster_costs,
+            **trained.cluster_costs(),
         },
         provenance=provenance_of(
             parameters, source, trained.kernel, class_weight, trained.fingerprint

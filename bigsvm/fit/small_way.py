@@ -130,7 +130,7 @@ def small_model(reduction: Reduction[Any], given: Given) -> KernelExpansion | No
     # Of a checkpoint's fingerprint a model has this entry only.
     data = {FingerprintEntry.DATA.value: source.fingerprint()}
     trained = Trained(
-        found, source, BLOCK_BYTES, kernel, centre, scaler, data, {}, source.take, solver="libsvm"
+        found, source, BLOCK_BYTES, kernel, centre, scaler, data, dict, source.take, solver="libsvm"
     )
     model = model_of(trained, functions, parameters, reduction, reduction.class_weight)
     advice = advice_of_known(model, sizes, decided, given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -178,29 +178,39 @@ def run_problems(
     Workers are there until the block ends, as support vectors are taken from them.
     """
     # Small problems do without our own solver.
-    from bigsvm.fit.trainer import Trainer, costs_of, open_checkpoint
+    from bigsvm.fit.trainer import Trainer, costs_of, open_checkpoint, workforce_of
 
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     scaler = source.scaler  # read before the run, so that a damaged one is found before it
-    # The memory, the kernel, and what a checkpoint must agree with.
-    with before_training(parameters, hooks) as time_left:
-        source, plan = problems.plan(source)
-        kernel, centre = find_kernel(
-            parameters, source, problems.sample_weight, block_bytes=plan.block_bytes, hooks=hooks
+    with ExitStack() as stack:
+        workforce = None
+        if hooks.client is not None:
+            from bigsvm.executors.worker_rows import of_workers  # one process does without
+
+            workforce = workforce_of(hooks)
+            stack.callback(workforce.close)
+            hooks, source = replace(hooks, client=workforce), of_workers(source, workforce)
+        # The memory, the kernel, what a checkpoint must agree with, and the order of training.
+        with before_training(parameters, hooks) as time_left:
+            source, plan = problems.plan(source)
+            kernel, centre = find_kernel(
+                parameters, source, problems.sample_weight, block_bytes=plan.block_bytes,
+                hooks=hooks,
+            )  # fmt: skip
+            fingerprint = fingerprint_of(source, kernel, problems.recorded())
+            problems.arrange(source)
+            parameters = time_left()
+        trainer = stack.enter_context(
+            Trainer(parameters, kernel, centre, offset=problems.offset, workforce=workforce)
         )
-        fingerprint = fingerprint_of(source, kernel, problems.recorded())
-        parameters = time_left()
-    # The run; from here on rows have the order they are trained in.
-    problems.arrange(source)
-    with Trainer(parameters, kernel, centre, offset=problems.offset, hooks=hooks) as trainer:
         with open_checkpoint(parameters, fingerprint, hooks) as checkpoint:
             result = problems.run(RunResources(trainer, plan, parameters, hooks, checkpoint))
             if checkpoint is not None:
                 ended = result.certificate
                 checkpoint.end(ended.stop_reason, converged=ended.converged)
-        take = partial(trainer.take, source, block_bytes=plan.block_bytes)
+        costs = dict if workforce is None else partial(costs_of, workforce)
         yield Trained(
-            result, source, plan.block_bytes, kernel, centre, scaler, fingerprint,
-            costs_of(trainer.workforce), take,
+            result, source, plan.block_bytes, kernel, centre, scaler, fingerprint, costs,
+            source.take,
         )  # fmt: skip

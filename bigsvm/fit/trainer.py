@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bigsvm.balls.search import ENDS, Search
-from bigsvm.errors import ClusterError
+from bigsvm.executors.audit import RowsReadAgain
 from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.executor import Exact, Products
 from bigsvm.executors.messages import Job
@@ -27,7 +27,7 @@ from bigsvm.training.checkpoint import KEPT, Checkpoint
 from bigsvm.training.checkpoint_copy import CheckpointCopy
 from bigsvm.training.events import Joined, Left, TierChosen
 from bigsvm.training.loop import Decomposition
-from bigsvm.training.result import CLUSTER_COSTS, StopReason
+from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
-    from bigsvm.data.rows import Rows
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.dual import Dual
@@ -62,14 +61,13 @@ class Trainer:
         Subtracted from the rows, see `KernelTiles`.
     offset : float
         Offset of the formulation.
-    hooks : Hooks
-        They may have the client of a cluster.
+    workforce : Workforce, optional
+        Workers that take part.
 
     Attributes
     ----------
     tiles : KernelTiles
     workforce : Workforce or None
-        Workers that take part, while this is open; None without a cluster.
     """
 
     def __init__(
@@ -79,10 +77,9 @@ class Trainer:
         centre: F8 | None,
         *,
         offset: float,
-        hooks: Hooks,
+        workforce: Workforce | None = None,
     ) -> None:
-        self._parameters, self._kernel, self._hooks = parameters, kernel, hooks
-        self.workforce: Workforce | None = None
+        self._parameters, self._kernel, self.workforce = parameters, kernel, workforce
         self._executor: ClusterExecutor | None = None
         self._kept: str | None = None  # what was decided about kernel values on disk
         self._stack = ExitStack()
@@ -105,9 +102,6 @@ class Trainer:
     def __enter__(self) -> Self:
         self._stack.enter_context(one_blas_thread())
         self._stack.enter_context(self.tiles)
-        if self._hooks.client is not None:
-            self.workforce = workforce_of(self._hooks)
-            self._stack.callback(self.workforce.close)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -222,17 +216,11 @@ class Trainer:
             exact_objective=parameters.exact_objective,
         ).run()  # fmt: skip
 
-    def take(self, source: RowSource, indices: I8, *, block_bytes: int) -> Rows:
-        """Rows of a source by number; workers read those that are not in this process."""
-        executor = None
-        if source.row_alignment > 1:
-            executor = self._executor_for(source, block_bytes)
-        if executor is None:
-            return source.take(indices)
-        try:
-            return executor.take(indices)
-        except ClusterError:
-            return source.take(indices)  # a run that has ended does without its workers
+    def read_again(self, source: RowSource) -> RowSource:
+        """Return the rows of a source as this process reads them to check workers."""
+        if self.workforce is None or not source.is_fetched:
+            return source
+        return RowsReadAgain(source.placed()[0], self.workforce.traffic)
 
     def _executor_for(self, source: RowSource, block_bytes: int) -> ClusterExecutor | None:
         """Return what has workers compute, the same for the same rows: they keep units of it."""
@@ -245,11 +233,13 @@ class Trainer:
         return known
 
 
-def costs_of(workforce: Workforce | None) -> dict[str, int]:
-    """Return `CLUSTER_COSTS` by name; nothing if no worker took part."""
+def costs_of(workforce: Workforce | None) -> dict[str, Any]:
+    """Return `CLUSTER_COSTS` and `BYTES_OF_WORKERS` by name; nothing if no worker took part."""
     if workforce is None or not workforce.traffic.n_workers:
         return {}
-    return {name: getattr(workforce.traffic, name) for name in CLUSTER_COSTS}
+    costs: dict[str, Any] = {name: getattr(workforce.traffic, name) for name in CLUSTER_COSTS}
+    read = sorted(workforce.traffic.bytes_read.values(), reverse=True)
+    return {**costs, BYTES_OF_WORKERS: read}
 
 
 def workforce_of(hooks: Hooks) -> Workforce:

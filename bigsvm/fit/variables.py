@@ -134,7 +134,7 @@ def make_variables(
         groups = Groups(weighted, np.arange(len(weighted) + 1))
     else:
         kind = np.ascontiguousarray(formulation.per_row)
-        groups = equal_rows(source.read(0, source.n_rows), kind, weighted)
+        groups = equal_rows(source, kind, weighted)
     groups = _ordered(groups, np.random.default_rng(ORDER_SEED).permutation(len(groups)))
     merged = formulation.summed(groups.rows, groups.starts)
     return Variables(ChosenRows(source, groups.first, in_random_order=True), merged, groups)

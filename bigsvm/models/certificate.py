@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.declared import AMOUNT, FINITE, Within, check_fields, is_count, is_kind
 from bigsvm.errors import brief
-from bigsvm.training.result import CLUSTER_COSTS, StopReason
+from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -49,6 +49,7 @@ CHECKS: dict[str, Kind] = {
         ),
         int,
     ),
+    BYTES_OF_WORKERS: [int],
 }  # fmt: skip
 """Kinds of fields of a certificate and of its pairs; other fields are shown as they are."""
 _COUNTS = dict.fromkeys(("n_support_of_classes", "n_iter_of_pairs"), ([int], None))

@@ -7,6 +7,7 @@ size of the vectors if they share few features.
 
 from __future__ import annotations
 
+import itertools
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -145,9 +146,13 @@ def stream_small(
     """Do what `stream` does, for functions of few numbers."""
     vectors, coefficients = _terms(functions)
     small = SmallFunctions(*functions._replace(vectors=vectors, coefficients=coefficients))
-    far = None if workforce is None else source.portable()
-    if workforce is None or far is None:
-        # Rows that are here, or come from other workers, take longer to send than to predict.
+    spans: list[tuple[int, int]] = []
+    if workforce is not None and (far := source.portable()) is not None:
+        spans = list(far.spans(block_bytes))
+    elif workforce is not None and (remote := source.remote_blocks()) is not None:
+        spans = list(itertools.pairwise(remote.edges.tolist()))
+    if workforce is None or not spans:
+        # Rows that are here take longer to send than to predict.
         for start, values in small.stream(source, threads=threads, block_bytes=block_bytes):
             use(slice(start, start + len(values)), values)
             if on_progress is not None:
@@ -155,9 +160,10 @@ def stream_small(
         return
     from bigsvm.executors.folding import fold  # this process alone does without
 
-    spans = list(far.spans(block_bytes))
     expected = Expected((None, *np.shape(functions.intercept)))
-    of_spans = fold(workforce, far, spans, small.values, lambda start, stop: (), expected=expected)
+    of_spans = fold(
+        workforce, source, spans, small.values, lambda start, stop: (), expected=expected
+    )
     for (start, stop), values in zip(spans, of_spans, strict=True):
         use(slice(start, stop), values)
         if on_progress is not None:

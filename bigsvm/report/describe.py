@@ -11,7 +11,7 @@ from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.text import bytes_on_disk, count, label_text, number, plural
 from bigsvm.report.time_spent import most_of_the_time
-from bigsvm.training.result import CLUSTER_COSTS, Certificate, StopReason
+from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS, Certificate, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -307,12 +307,19 @@ def certificate_lines(
 
 def cluster_line(costs: Mapping[str, Any]) -> str | None:
     """Say what the workers of a cluster have done; None where there were none."""
-    if any(name not in costs for name in CLUSTER_COSTS):
+    if any(name not in costs for name in CLUSTER_COSTS[:5]):
         return None
-    n_workers, tasks, again, sent, returned = (costs[name] for name in CLUSTER_COSTS)
-    return (
+    n_workers, tasks, again, sent, returned = (costs[name] for name in CLUSTER_COSTS[:5])
+    line = (
         f"{plural(n_workers, 'worker')}, {plural(tasks, 'task')}, {count(again)} started again, "
         f"{show_bytes(sent)} sent, {show_bytes(returned)} returned"
+    )
+    if BYTES_OF_WORKERS not in costs:  # of a model that an earlier version has written
+        return line
+    return (
+        f"{line}, {show_bytes(costs['bytes_fetched'])} of it rows; "
+        f"{show_bytes(sum(costs[BYTES_OF_WORKERS]))} read by workers, "
+        f"{show_bytes(costs['bytes_checked'])} again here to check them"
     )
 
 

@@ -62,10 +62,16 @@ class StopReason(StrEnum):
 PHASES = ("certificate", "sweeps", "kernel_rows", "steps", "rest")
 """Phases of a run, in the order in which they are shown."""
 
-CLUSTER_COSTS = ("n_workers", "tasks", "tasks_again", "bytes_sent", "bytes_returned")
+CLUSTER_COSTS = (
+    "n_workers", "tasks", "tasks_again", "bytes_sent", "bytes_returned", "bytes_fetched",
+    "bytes_checked",
+)  # fmt: skip
 """What a certificate has besides where the workers of a cluster took part, of this process alone:
 most workers at a time, tasks done, tasks started once more because a worker was late or gone, bytes
-sent to workers, and bytes of results."""
+sent to workers, and bytes of results; among these bytes of rows that workers read for this process;
+and bytes of rows that it read again to check workers, which `bytes_read` does not count."""
+BYTES_OF_WORKERS = "bytes_read_by_workers"
+"""A list besides: bytes of rows that each worker has read, the most first."""
 
 
 def finite_or_none(value: float) -> float | None:

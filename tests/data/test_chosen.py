@@ -1,15 +1,20 @@
 """Rows in another order, and rows kept in memory, are sources like any other."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 from row_contracts import RowSourceContract
 from support.stores import dense, make_matrix
 
 from bigsvm.budget import HELD_SHARE
 from bigsvm.conversion.from_arrays import write_store
+from bigsvm.data.fetched import FetchedRows, hold
 from bigsvm.data.in_memory import ArrayRows
-from bigsvm.data.wrappers import ChosenRows, HeldRows, hold
+from bigsvm.data.wrappers import ChosenRows, DrawnRows, HeldRows
 
 
 def scattered(matrix, form):
@@ -36,6 +41,80 @@ class TestChosenSparseRows(RowSourceContract):
     @pytest.fixture
     def make(self):
         return lambda matrix: _with_means_of(scattered(matrix, sp.csr_array), matrix)
+
+
+class TestFetchedDenseRows(RowSourceContract):
+    sparse = False
+
+    @pytest.fixture
+    def make(self):
+        return lambda matrix: FetchedRows(Elsewhere(matrix))
+
+
+class TestFetchedSparseRows(RowSourceContract):
+    sparse = True
+
+    @pytest.fixture
+    def make(self):
+        return lambda matrix: FetchedRows(Elsewhere(sp.csr_array(matrix)))
+
+
+class Elsewhere(ArrayRows):
+    """Rows that workers would send; notes which are taken."""
+
+    is_fetched = True
+
+    def __init__(self, X):
+        super().__init__(X)
+        self.row_alignment, self.taken = 100, []
+
+    def take(self, indices):
+        self.taken.extend(indices.tolist())
+        return self._rows[indices]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@given(
+    asked=st.lists(st.lists(st.integers(0, 49), max_size=20), max_size=6),
+    at_once=st.sampled_from([1, 60, 10**6]),
+)
+def test_rows_that_are_fetched_are_taken_once(form, asked, at_once):
+    matrix = make_matrix(50)
+    source = Elsewhere(form(matrix))
+    held = hold(source, 10**9)
+    with mock.patch("bigsvm.data.fetched.AT_ONCE_BYTES", at_once):
+        for indices in asked:
+            lent = held.lend(np.array(indices, np.int64))
+            np.testing.assert_array_equal(dense(lent.rows[lent.places]), matrix[indices])
+    needed = {row for indices in asked for row in indices}
+    assert needed <= set(source.taken)
+    assert len(set(source.taken)) == len(source.taken)
+    np.testing.assert_array_equal(dense(held.read(10, 30)), matrix[10:30])
+
+
+def test_rows_are_fetched_few_times_however_few_are_asked_for():
+    source = Elsewhere(np.arange(2000.0, dtype=np.float32).reshape(-1, 1))
+    held, fetched = hold(source, 10**9), 0
+    for row in np.random.default_rng(0).permutation(2000).tolist():
+        before = len(source.taken)
+        assert held.take(np.array([row])).item() == row
+        fetched += len(source.taken) > before
+    assert fetched < 70
+    assert len(source.taken) == 2000
+
+
+def test_rows_are_placed_in_the_source_that_has_them():
+    source, permuted = Elsewhere(make_matrix(50)), np.random.default_rng(0).permutation(50)
+    every = hold(source, 10**9)
+    some = ChosenRows(ChosenRows(every, permuted), np.array([7, 3]))
+    base, places = some.placed()
+    assert base is source
+    np.testing.assert_array_equal(places, permuted[[7, 3]])
+    drawn = DrawnRows(source, np.array([2, 40]), source.read(0, 2))
+    base, places = ChosenRows(drawn, np.array([1, 0])).placed()
+    assert base is source
+    assert places.tolist() == [40, 2]
+    assert every.placed() == source.placed() == (source, None)
 
 
 def _with_means_of(source, matrix):

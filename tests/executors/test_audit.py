@@ -7,10 +7,11 @@ from support.problems import blobs
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ClusterError
-from bigsvm.executors.audit import Auditor, RowsAudit, SumsAudit
+from bigsvm.executors.audit import Auditor, RowsAudit, RowsReadAgain, SumsAudit
 from bigsvm.executors.executor import WeightedRows
 from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.tasks import Halves
+from bigsvm.executors.workforce import Traffic
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE, rows_at
 from bigsvm.kernels import RBF
@@ -29,7 +30,8 @@ class Problem:
         self.weighted = WeightedRows(
             self.weights, lambda places: rows_at(self.X[places]), at_once=at_once
         )
-        self.auditor = Auditor(as_row_source(self.X), KernelTiles(RBF(gamma=0.5)))
+        again = RowsReadAgain(as_row_source(self.X), Traffic())
+        self.auditor = Auditor(again, KernelTiles(RBF(gamma=0.5)))
         self.exact, self.is_halves, self.initial = exact, halves, initial
         step = PARTNERS_PER_TILE if halves else 100
         self.spans = [np.arange(N)[low : low + step] for low in range(0, N, step)]
@@ -172,7 +174,7 @@ def test_rows_are_read_again(sparse):
     X = Problem(sparse=sparse).X + np.arange(1, N + 1, dtype=np.float32)[:, None]
     X = sp.csr_array(X) if sparse else X  # no two rows are equal, and none is its double
     asked = [np.arange(low, low + 50) for low in range(0, N, 50)]
-    audit = RowsAudit(Auditor(as_row_source(X), KernelTiles(RBF(gamma=0.5))), asked)
+    audit = RowsAudit(RowsReadAgain(as_row_source(X), Traffic()), asked)
     assert len(audit.places) == 8
     for number, rows in enumerate(asked):
         found = audit.verify(number, f"worker {number % 2}", X[rows], exactly=True)

@@ -1,9 +1,13 @@
 """Replies are held to what a call asks for, without a cluster."""
 
+import inspect
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from bigsvm.executors import tasks
 from bigsvm.executors.messages import Done, NotKept, Opened
 from bigsvm.executors.replies import (
     Expected,
@@ -15,6 +19,8 @@ from bigsvm.executors.replies import (
     fault_of_opened,
     sign,
 )
+from bigsvm.fit import pair_tasks
+from bigsvm.selection import tasks as selection_tasks
 
 SUMS = np.arange(6.0).reshape(3, 2)
 ROWS = sp.csr_array(np.array([[0, 1, 2], [0, 0, 0], [3, 0, 4]], np.float32))
@@ -167,6 +173,31 @@ def test_results_of_long_tasks_are_as_many_as_asked_for_and_right():
     broken = Done(b"no pickle", **COSTS)
     with pytest.raises(ReplyError, match="cannot be unpickled"):
         checked(broken._replace(digest=digest_of(broken.values)), expected)
+
+
+def test_each_kind_of_task_has_tests_of_wrong_replies():
+    """A new kind is added here together with them."""
+    checked_in = {
+        "add_up": "test_wrong_replies.test_one_faulty_worker_is_named_and_left_out",
+        "add_up_halves": "test_wrong_replies.test_one_faulty_worker_is_named_and_left_out",
+        "take_rows": "test_data_path.test_a_worker_that_sends_wrong_rows_is_left_out",
+        "values_of_rows": "test_data_path.test_a_worker_that_sends_wrong_hashes_is_left_out",
+        "apply_to_rows": "test_wrong_replies.test_wrong_moments_of_the_columns",
+        "train_pairs": "test_wrong_replies.test_wrong_results_of_pairs",
+        "fit_line_here": "test_wrong_replies.test_wrong_results_of_fits_of_a_search",
+    }
+    kinds = {
+        name
+        for module in (tasks, pair_tasks, selection_tasks)
+        for name, one in vars(module).items()
+        if inspect.isfunction(one)
+        and one.__module__ == module.__name__
+        and one.__annotations__.get("return") == "Done"
+    }
+    assert kinds == checked_in.keys()
+    for where in checked_in.values():
+        module, test = where.split(".")
+        assert f"def {test}(" in (Path(__file__).parent / f"{module}.py").read_text()
 
 
 VERSIONS = {"bigsvm": "1.0", "numba": "0.1"}

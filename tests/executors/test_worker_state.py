@@ -33,7 +33,7 @@ def process(monkeypatch):
 def opened(process, run, name, memory):
     process.open(run, memory)
     job = process.job(SentJob(run, name, pickle.dumps(Job(None, RBF(gamma=1.0), None, 0.0, False))))
-    job.source = CountedRows()
+    job.rows.source = CountedRows()
     return job
 
 

@@ -137,8 +137,29 @@ def _keeps_nothing(count):
     return each
 
 
+def _of_rows(change):
+    """Change the values that a task returns for rows, before they are signed."""
+
+    def values_of_rows(sent, unit, function):
+        done = tasks_values_of_rows(sent, unit, function)
+        return done._replace(values=change(done.values))
+
+    return values_of_rows
+
+
 replies_sign, tasks_each = replies.sign, tasks.each
+tasks_values_of_rows = tasks.values_of_rows
+HASHES = {
+    "hashes of 0": np.zeros_like,
+    "hashes of other rows": lambda values: values[::-1].copy(),
+    "one hash short": lambda values: values[:-1],
+    "hashes in float64": lambda values: values.astype(np.float64),
+    "NaN as hashes": lambda values: np.full(len(values), np.nan),
+    "hashes in a row": lambda values: values.reshape(1, -1),
+}
+"""Wrong hashes of rows, and what makes them of right ones."""
 _FAULTS = {
+    **{kind: (tasks, "values_of_rows", _of_rows(change)) for kind, change in HASHES.items()},
     **{kind: (replies, "sign", _signs(kind, replies_sign)) for kind in KINDS},
     "garbled": (replies, "sign", _signs_then_changes),
     "later": (replies, "sign", _signs_wrong_after(40)),

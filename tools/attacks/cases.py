@@ -42,7 +42,7 @@ HELD_OUT_ROWS = 40
 COSTS = frozenset({
     "seconds", "seconds_by_phase", "cpu_idle", "disk_tier", "bytes_read", "row_misses", "row_reads",
     "n_kernel_evaluations", "rows_swept", "n_workers", "tasks", "tasks_again", "bytes_sent",
-    "bytes_returned", "pairs",
+    "bytes_returned", "bytes_fetched", "bytes_checked", "bytes_read_by_workers", "pairs",
 })  # fmt: skip
 """Fields of a certificate that depend on memory, threads, workers and interruptions."""
 

@@ -2,6 +2,7 @@
 
     python -m tools.benchmarks cluster --part work [--rows 500000] [--memory 500MB] [--repeats 3]
     python -m tools.benchmarks cluster --part scaling [--workers 1 2 4 8]
+    python -m tools.benchmarks cluster --part bytes [--rows 300000]
     python -m tools.benchmarks cluster --part storage [--rows 10000000] [--memory 1GB]
 
 Rows are those of ``few`` of `synthetic.py` with 54 columns, C 0.4 and gamma 0.5: some 7 % become
@@ -21,6 +22,11 @@ scaling  Workers in slowed-down time: each sleeps until --nanoseconds for each k
          and a cost model is right within 15 %. Its constants are those of 1 worker, and the seconds
          of a pass without kernel values, measured with P workers. The model is printed for up to
          10⁹ rows, for a link of --link bytes a second.
+bytes    Two workers of 28 MB each train 65 MB of rows, of which 86 % would fit on them: once with a
+         coordinator of 100 MB, and once with one of 1 GB, where it has room for all rows. Who reads
+         and sends what is that of the certificate, in times the bytes of the rows. Limits: the
+         workers read 3 times the rows, the coordinator 5 % of them, without what it reads again to
+         check workers; the two have the bits of one process with as much memory.
 storage  Two workers train a store that an S3 server on this machine has (`tools.object_server`):
          two clouds of 54 columns, written block by block. The peak memory of each process is
          printed.
@@ -63,6 +69,8 @@ HERE, ONE, TWO = "2 threads", "1 worker", "2 workers"
 WORKERS = {ONE: 1, TWO: 2}
 MOST_TIMES, LEAST_FAR, MOST_READ, MOST_BACK, MOST_SENT = 1.5, 0.85, 0.05, 8.1, 1.05
 LEAST_EFFICIENT, MOST_WRONG = 0.8, 0.15
+LITTLE, MUCH, OF_WORKERS = "100MB here", "1GB here", "28MB"
+MOST_READ_BY_WORKERS = 3.0
 NANOSECONDS, RATE, LINK = 20.0, 62.5e6, 1.25e9
 """Nanoseconds of a kernel value and bytes a second, both slowed down; bytes a second of a link."""
 SIZES = ((10**6, 10**4), (10**7, 10**5), (10**8, 10**5), (10**8, 10**6), (10**9, 10**6))
@@ -157,15 +165,12 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
         began = time.perf_counter()
         model.fit(store, client=client)
         seconds = time.perf_counter() - began
-    found = hashlib.sha256()
-    for array in (model.support_, model.model_.coefficients, model.intercept_):
-        found.update(array.tobytes())
     certificate = model.certificate_
     n_bytes = store.rows.n_rows * store.rows.bytes_per_row
     answer = {
         "seconds": seconds,
         "n_support": len(model.support_),
-        "digest": f"{found.hexdigest()[:8]} {certificate['objective']!r}",
+        "digest": digest_of(model),
         "n_kernel_evaluations": certificate["n_kernel_evaluations"],
         "read_share": certificate["bytes_read"] / n_bytes,
     }
@@ -181,6 +186,85 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
             "tasks": traffic.tasks,
         }
     return answer
+
+
+def read_and_sent(job: dict[str, Any]) -> dict[str, Any]:
+    """Train in this process, then on two workers of little memory; what its certificate counts."""
+    import bigsvm
+    from tools.benchmarks.contestants import TOL
+
+    store = bigsvm.open_store(Path(job["folder"]) / f"{job['name']}.dense.zarr")
+    memory = job["who"].removesuffix(" here")
+    model = bigsvm.SVC(**job["parameters"], tol=TOL, memory=memory, n_jobs=1)
+    digests = []
+    with ExitStack() as stack:
+        client = local_cluster(stack, 2)
+        warm_up(model, client)
+        for given in ({}, {"client": client, "worker_memory": OF_WORKERS}):
+            began = time.perf_counter()
+            model.fit(store, **given)
+            seconds = time.perf_counter() - began
+            digests.append(digest_of(model))
+    certificate = model.certificate_
+    n_bytes = store.rows.n_rows * store.rows.bytes_per_row
+    answer = {
+        name: certificate[name] / n_bytes
+        for name in ("bytes_read", "bytes_checked", "bytes_sent", "bytes_fetched")
+    }
+    return answer | {
+        "seconds": seconds,
+        "n_support": len(model.support_),
+        "n_sweeps": certificate["n_sweeps"],
+        "tasks": certificate["tasks"],
+        "by_workers": sum(certificate["bytes_read_by_workers"]) / n_bytes,
+        "sums": (certificate["bytes_returned"] - certificate["bytes_fetched"]) / n_bytes,
+        "is_same": len(set(digests)) == 1,
+    }
+
+
+def digest_of(model: Any) -> str:  # noqa: ANN401 (an estimator)
+    """Hash what a fit has found, to the last bit."""
+    found = hashlib.sha256()
+    for array in (model.support_, model.model_.coefficients, model.intercept_):
+        found.update(array.tobytes())
+    return f"{found.hexdigest()[:8]} {model.certificate_['objective']!r}"
+
+
+def bytes_limits(results: Results) -> list[Limit]:
+    """Hold what is read against what is promised."""
+    limits = []
+    for row in (*results.rows(LITTLE), *results.rows(MUCH)):
+        who, is_same = row.who, row.last("is_same")
+        limits += [
+            at_most(f"{who}: by workers", row.last("by_workers"), limit=MOST_READ_BY_WORKERS),
+            at_most(f"{who}: read here, of rows", row.last("bytes_read"), limit=MOST_READ),
+            must(f"{who}: bits of one process", is_same, "the same", is_same),
+        ]
+    return limits
+
+
+BYTES = Suite(
+    cases=lambda options: [problem(options)],
+    contestants=(LITTLE, MUCH),
+    columns=(
+        *("who", "seconds", "SVs"),
+        ("sweeps", "n_sweeps"),
+        ("tasks", "tasks"),
+        ("read by workers", lambda row: f"{row.last('by_workers'):.2f}"),
+        ("read here", lambda row: f"{row.last('bytes_read'):.3f}"),
+        ("again here", lambda row: f"{row.last('bytes_checked'):.2f}"),
+        ("sent", lambda row: f"{row.last('bytes_sent'):.2f}"),
+        ("rows back", lambda row: f"{row.last('bytes_fetched'):.2f}"),
+        ("sums back", lambda row: f"{row.last('sums'):.2f}"),
+    ),
+    limits=bytes_limits,
+    do="tools.benchmarks.suites.cluster:read_and_sent",
+    stores=True,
+    memory="1GB",
+    repeats=1,
+    threads=1,
+    more=(("--rows", {"type": int, "default": 300_000}),),
+)
 
 
 def work_limits(results: Results) -> list[Limit]:
@@ -502,4 +586,4 @@ STORAGE = Suite(
     folder=False,
     more=(("--rows", {"type": int, "default": 10_000_000}),),
 )
-PARTS = {"work": WORK, "scaling": SCALING, "storage": STORAGE}
+PARTS = {"work": WORK, "scaling": SCALING, "bytes": BYTES, "storage": STORAGE}
