@@ -180,6 +180,9 @@ class Workforce:
         Addresses of the workers that keep units.
     changes : int
         Counts each change of which workers are ready.
+    copies_wait : bool
+        Whether Dask may wait to copy a value to a worker that does not answer. It copies one value
+        after the other where there are several workers, so that each would wait as long.
     """
 
     def __init__(
@@ -195,7 +198,7 @@ class Workforce:
         self._run, self.traffic = uuid.uuid4().hex, Traffic()
         self.workers: dict[str, Worker] = {}
         self.owners: dict[UnitKey, str] = {}
-        self.changes = 0
+        self.changes, self.copies_wait = 0, False
         self._ready: tuple[int, dict[str, Worker], int] = (-1, {}, 0)
         self._refused: set[tuple[str, str]] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
