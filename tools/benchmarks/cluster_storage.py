@@ -87,10 +87,11 @@ def storage(options: argparse.Namespace) -> int:
         asked = server.since(counted)
     certificate, traffic = model.certificate_, watched.workforce.traffic
     n_bytes = 4 * N_COLUMNS * options.rows
-    spent, read = sum(ended.values()) - sum(cpu.values()), traffic.bytes_read / n_bytes
+    spent = sum(ended.values()) - sum(cpu.values())
+    read = [f"{n / n_bytes:.2f}" for n in (certificate["bytes_read"], traffic.bytes_read)]
     lines = [
-        ["write", f"{written:.0f}", f"{cpu_written:.0f}", *of_server(counted), ""],
-        ["train", f"{seconds:.0f}", f"{spent:.0f}", *of_server(asked), f"{read:.2f}"],
+        ["write", f"{written:.0f}", f"{cpu_written:.0f}", *of_server(counted), "", ""],
+        ["train", f"{seconds:.0f}", f"{spent:.0f}", *of_server(asked), *read],
     ]
     limits = [
         must("certified", certificate["converged"], True, bool(certificate["converged"])),
@@ -105,7 +106,7 @@ def storage(options: argparse.Namespace) -> int:
         f"{watched.far:.0f} s of the training the coordinator waits for workers\n"
     )
     header = ["step", "seconds", "CPU s", "CPU s of the server", "GET", "MB sent"]
-    print(table([*header, "rows read by workers ÷ all"], lines) + "\n")
+    print(table([*header, "rows read here ÷ all", "by workers"], lines) + "\n")
     processes = [
         [name, options.memory if name == HERE else WORKER_MEMORY, f"{ended[name] - cpu[name]:.0f}",
          megabytes(peaks[name])]
