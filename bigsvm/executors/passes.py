@@ -160,7 +160,7 @@ class Pass:
             raise self._error
         if force.changes != self._changes or now - self._looked > LOOK_SECONDS:
             self._changes, self._looked = force.changes, now
-            self._give_up_lost()
+            self._give_up_lost(self._sharing.take_back(now))
             self._give_up_late(now)
             self._sharing.begin(force.ready())
             self._hungry.add(self._sharing.held)
@@ -359,17 +359,23 @@ class Pass:
         )
         self._error.__cause__ = error
 
-    def _give_up_lost(self) -> None:
-        """Have the tasks of workers that have gone done by others."""
+    def _give_up_lost(self, waiting: set[str]) -> None:
+        """Have the tasks of workers that have gone, or wait for what tasks share, done again."""
         workers = self._workforce.workers
         lost: dict[int, tuple[Worker, set[int]]] = {}
         for flight in self._flights:
             worker = flight.worker
-            if workers.get(worker.address) is not worker:
-                self._flights.drop(flight)
-                for number in flight.in_full:
-                    self._go_on_after(number)
+            has_gone = workers.get(worker.address) is not worker
+            if not has_gone and worker.address not in waiting:
+                continue
+            self._flights.drop(flight)
+            for number in flight.in_full:
+                self._go_on_after(number)
+            if has_gone:
                 lost.setdefault(id(worker), (worker, set()))[1].update(flight.numbers)
+            elif not flight.is_given_up:
+                for number in flight.numbers:
+                    self._put_back(number)
         for worker, numbers in lost.values():
             self._lose(worker, sorted(numbers))
 

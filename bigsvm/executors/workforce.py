@@ -196,6 +196,9 @@ class Workforce:
         Whether the run has ended; whether results that may be wrong were used.
     changes : int
         Counts each change of which workers are ready.
+    copies_wait : bool
+        Whether Dask may wait to copy a value to a worker that does not answer. It copies one value
+        after the other where there are several workers, so that each would wait as long.
     """
 
     def __init__(
@@ -212,7 +215,7 @@ class Workforce:
         self.workers: dict[str, Worker] = {}
         self.owners: dict[UnitKey, str] = {}
         self.units: dict[int, Any] = {}
-        self.changes = 0
+        self.changes, self.copies_wait = 0, False
         self._ready: tuple[int, dict[str, Worker], int] = (-1, {}, 0)
         self._refused: set[tuple[str, str]] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()

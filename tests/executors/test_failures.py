@@ -1,6 +1,10 @@
 """Workers that are killed, stopped and added at any moment of a run change no bit of the model."""
 
+import time
+from pathlib import Path
+
 import pytest
+from support import HANGS
 from support.cluster_fits import FITS, assert_same_fit, fit, stored
 from support.clusters import (
     Disturbance,
@@ -33,7 +37,7 @@ MOMENTS = {
     "grow": {"phase": "grow", "share": 0.3},
     "certificate": {"phase": "certificate", "name": "bigsvm-certificate", "share": 0.3},
 }
-ACTS = ("kill one", "kill all", "stop one", "add one")
+ACTS = ("kill one", "kill all", "stop one", "add one", "restart", "scale")
 A_SLICE = [
     ("sweep at 30 %", "kill all"),
     ("sweep at 0 %", "add one"),
@@ -87,9 +91,21 @@ def act(kind, client, seconds):
         wait_for_workers(client, N_WORKERS + 1)
     elif kind == "stop one":
         stop(workers[0], seconds)
+    elif kind == "restart":
+        client.restart()
+    elif kind == "scale":
+        client.cluster.scale(0)
+        while client.scheduler_info()["workers"]:
+            time.sleep(0.05)
+        client.cluster.scale(2)
     else:
         for worker in workers if kind == "kill all" else workers[:1]:
             kill(worker)
+
+
+def is_stopped(process_id):
+    """Whether a process is stopped, by what the kernel says of it after its name."""
+    return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def disturb(problem, client, undisturbed, moment, kind, seconds):
@@ -120,3 +136,55 @@ def test_bits_stay(problem, client, undisturbed, moment, kind):
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_bits_stay_after_everything(problem, client, undisturbed, moment, kind):
     disturb(problem, client, undisturbed, moment, kind, STOPPED_SECONDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("n_workers", [2, N_WORKERS])
+def test_a_run_does_not_wait_for_a_worker_that_is_stopped_for_ever(
+    problem, client, undisturbed, moment, n_workers
+):
+    model = expected(undisturbed, problem, client)
+    wait_for_workers(client, n_workers)
+    (stopped, *_) = process_ids(client)
+    act = lambda: stop(stopped, 2 * HANGS)  # noqa: E731
+    try:
+        with Disturbance(act, **MOMENTS[moment]) as disturbance:
+            found = fit(*problem, client)
+        assert disturbance.done
+        assert is_stopped(stopped)
+    finally:
+        go_on(stopped)
+        wait_for_workers(client, N_WORKERS)
+    assert_same_fit(found, model)
+
+
+@pytest.mark.slow
+def test_a_copy_that_only_a_stopped_worker_has_is_sent_anew(
+    problem, client, undisturbed, monkeypatch
+):
+    """Dask has dropped the others, and a worker fetches one from the worker that has stopped."""
+    model = expected(undisturbed, problem, client)
+    wait_for_workers(client, 2)
+    scatter, stopped = workforce.Workforce.scatter, []
+
+    def dropped_and_stopped(force, name, value, workers):
+        reply = scatter(force, name, value, workers)
+        if len(workers) > 1 and not stopped:
+            key = reply.result(HANGS).key
+            while len(client.who_has()[key]) > 1:
+                time.sleep(0.05)
+            (holder,) = client.who_has()[key]
+            nannies = client.cluster.workers.values()
+            stopped.extend(nanny.pid for nanny in nannies if nanny.worker_address == holder)
+            stop(stopped[0], 2 * HANGS)
+        return reply
+
+    monkeypatch.setattr(workforce.Workforce, "scatter", dropped_and_stopped)
+    try:
+        found = fit(*problem, client)
+        assert is_stopped(stopped[0])
+    finally:
+        go_on(stopped[0])
+        wait_for_workers(client, N_WORKERS)
+    assert_same_fit(found, model)

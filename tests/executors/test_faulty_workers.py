@@ -6,7 +6,13 @@ from support.cluster_fits import FITS, assert_same_fit, fit, stored
 from support.clusters import Disturbance, make_tasks_many, opened_cluster, wait_for_workers
 from support.stores import make_chunks_small
 
-from bigsvm.errors import BigsvmError, ClusterError, DataCorruptionError, StoreError
+from bigsvm.errors import (
+    BigsvmError,
+    CheckpointError,
+    ClusterError,
+    DataCorruptionError,
+    StoreError,
+)
 
 distributed = pytest.importorskip("distributed")
 
@@ -109,6 +115,22 @@ def test_tasks_that_kill_their_workers_end_the_run(problem, model, client, tmp_p
     finally:
         client.unregister_worker_plugin("failing")
         wait_for_workers(client, 2)
+
+
+def test_a_second_run_on_a_checkpoint_is_refused_and_disturbs_nothing(
+    problem, model, client, tmp_path
+):
+    options = {"checkpoint": str(tmp_path), "checkpoint_every": 1e-9}
+
+    def train_too():
+        for there in (client, None):
+            with pytest.raises(CheckpointError, match=r"in use by process \d+ on .*; wait for it"):
+                fit(*problem, there, **options)
+
+    with Disturbance(train_too, phase="sweep", share=0.3) as disturbance:
+        found = fit(*problem, client, **options)
+    assert disturbance.done
+    assert_same_fit(found, model)
 
 
 def test_a_client_that_is_closed_ends_the_run(problem, model, cluster, tmp_path):

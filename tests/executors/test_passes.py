@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from concurrent.futures import Future
 from types import SimpleNamespace
 from unittest import mock
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from support.clusters import kill, opened_cluster, wait_for_workers
 
 from bigsvm.executors import passes
-from bigsvm.executors.workforce import Worker, Workforce
+from bigsvm.executors.workforce import ResultLostError, Worker, Workforce
 from bigsvm.interruption import checked_by
 from tools.fake_workers import fake_pass, fake_workforce
 
@@ -63,13 +64,14 @@ def test_all_calls_are_done_whatever_workers_do(
     data, n_workers, threads, n_calls, ahead, in_order, parts, are_sent
 ):
     workforce = fake_workforce(n_workers, threads=threads, keeps={} if are_sent else None)
-    events = st.sampled_from(["answer"] * 8 + ["stop", "join", "suspect"])
-    losses, joined = 0, n_workers
+    events = st.sampled_from(["answer"] * 8 + ["stop", "join", "suspect", "fall silent", "lose"])
+    losses, joined, silent = 0, n_workers, set()
 
     def step():
         nonlocal losses, joined
         event = data.draw(events)
-        workers = list(workforce.workers.values())
+        workers = [worker for name, worker in workforce.workers.items() if name not in silent]
+        asked = [k for k, task in enumerate(workforce.asked) if task.worker.address not in silent]
         if event == "stop" and len(workers) > 1 and losses < passes.MOST_LOSSES - 1:
             losses += 1
             worker = workforce.workers.pop(data.draw(st.sampled_from(workers)).address)
@@ -79,11 +81,22 @@ def test_all_calls_are_done_whatever_workers_do(
             workforce.join(f"fake://{joined}")
         elif event == "suspect" and len(workforce.ready()) > 1:
             workforce.suspect(data.draw(st.sampled_from(list(workforce.ready()))))
+        elif event == "fall silent" and len(workers) > 1:
+            worker = data.draw(st.sampled_from(workers))
+            silent.add(worker.address)
+            workforce.suspect(worker)
         else:
-            assert workforce.asked  # else all would wait for ever
-            at = data.draw(st.integers(0, len(workforce.asked) - 1))
-            workforce.asked.rotate(-at)
-            workforce.asked.popleft().answer()
+            assert asked  # else all would wait for ever
+            at = data.draw(st.sampled_from(asked))
+            task = workforce.asked[at]
+            del workforce.asked[at]
+            if event == "lose" and losses < passes.MOST_LOSSES - 1:
+                losses += 1
+                reply = Future()
+                reply.set_exception(ResultLostError("the result"))
+                task.use(reply)
+            else:
+                task.answer()
 
     workforce.step = step
     under_way = fake_pass(workforce, n_calls, parts=parts)

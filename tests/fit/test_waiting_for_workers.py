@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from support import processes
+from support import HANGS, processes
 from support.cluster_fits import FITS, assert_same_fit, fit, stored
 from support.clusters import Disturbance, opened_cluster
 from support.optimum import SOLVERS
@@ -98,6 +98,10 @@ def test_the_time_limit_ends_a_wait_saved(client_without_workers, problem, tmp_p
     assert newest_manifest(tmp_path) is not None
 
 
+def names_of_tasks(dask_scheduler):
+    return [str(key) for key in dask_scheduler.tasks]
+
+
 def fit_and_be_interrupted(address, folder):
     """Fit in a process of its own, which sends itself SIGINT while it waits."""
     from distributed import Client
@@ -113,6 +117,10 @@ def fit_and_be_interrupted(address, folder):
         Workforce.step = interrupted
         with pytest.raises(KeyboardInterrupt):
             bigsvm.SVC(checkpoint=folder).fit(X, CODES > 0, client=client)
+        deadline = time.monotonic() + HANGS
+        while names := client.run_on_scheduler(names_of_tasks):  # though the client is still there
+            assert time.monotonic() < deadline, names
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize("saves", [True, False])

@@ -1,0 +1,156 @@
+"""Schedulers that end and come back, and networks that break, change no bit of the model."""
+
+import os
+import signal
+import threading
+from contextlib import ExitStack
+
+import pytest
+from support import HANGS
+from support.cluster_fits import FITS, assert_same_fit, fit, stored
+from support.clusters import Disturbance, make_tasks_many
+from support.networks import Relay, free_port, processes_of
+from support.stores import make_chunks_small
+
+from bigsvm.errors import ClusterError
+
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [pytest.mark.slow, pytest.mark.fault("surroundings")]
+
+SPLIT_SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        make_chunks_small(patch)
+        make_tasks_many(patch)
+        labels, options = FITS["c-svc"]
+        rows, y = stored(tmp_path_factory.mktemp("stores"), labels)
+        yield rows, y, options
+
+
+@pytest.fixture(scope="module")
+def model(problem):
+    return fit(*problem)
+
+
+@pytest.fixture
+def stack():
+    """What a test opens, closed in the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def connected(stack, address, n_workers, **options):
+    """Open a client of a scheduler, with so many workers."""
+    client = distributed.Client(address, set_as_default=False, **options)
+    stack.callback(client.close)
+    client.wait_for_workers(n_workers, timeout=HANGS)
+    return client
+
+
+def meanwhile(act):
+    """Return a function that has a thread do something."""
+    return lambda: threading.Thread(target=act, daemon=True).start()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_scheduler_that_is_killed_and_started_again(problem, model, stack, tmp_path, at_once):
+    """The run goes on with new workers; Dask's own end with their scheduler."""
+    started = stack.enter_context(processes_of(tmp_path, 2))
+    client = connected(stack, started.address, 2)
+
+    def start_again():
+        started.scheduler.kill()
+        started.scheduler.wait()
+        started.start_scheduler()
+        started.start_worker()
+        started.start_worker()
+
+    act = start_again if at_once else meanwhile(start_again)
+    with Disturbance(act, phase="sweep", share=0.3) as disturbance:
+        found = fit(*problem, client)
+    assert disturbance.done
+    assert_same_fit(found, model)
+
+
+def test_a_scheduler_that_is_killed_for_good_ends_a_run_that_is_saved(
+    problem, model, stack, tmp_path
+):
+    started = stack.enter_context(processes_of(tmp_path, 1))
+    client = connected(stack, started.address, 1, timeout=3)
+    options = {"checkpoint": str(tmp_path / "run"), "checkpoint_every": 1e9}
+    with Disturbance(started.scheduler.kill, phase="sweep", share=0.3) as disturbance:
+        with pytest.raises(ClusterError, match=r"^the scheduler .* does not answer, or") as raised:
+            fit(*problem, client, **options)
+    assert disturbance.done
+    assert "\n" not in str(raised.value)
+    others = stack.enter_context(processes_of(tmp_path, 2))
+    client = connected(stack, others.address, 2)
+    assert_same_fit(fit(*problem, client, **options), model)
+
+
+BREAKS = {"split": lambda relay: relay.split(SPLIT_SECONDS), "cut": Relay.cut}
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+def test_the_link_of_a_worker_breaks(problem, model, stack, tmp_path, kind):
+    """Nobody reaches the worker, and it reaches no scheduler."""
+    started = stack.enter_context(processes_of(tmp_path, 2))
+    own_port = free_port()
+    there, back = Relay(own_port), Relay(int(started.address.rpartition(":")[2]))
+    stack.callback(there.close)
+    stack.callback(back.close)
+    started.start_worker(
+        "--listen-address", f"tcp://127.0.0.1:{own_port}", "--contact-address", there.address,
+        scheduler=back.address,
+    )  # fmt: skip
+    client = connected(stack, started.address, 3)
+    assert there.address in client.scheduler_info(n_workers=-1)["workers"]
+
+    def act():
+        for relay in (there, back):
+            BREAKS[kind](relay)
+
+    with Disturbance(act, phase="sweep", share=0.3) as disturbance:
+        found = fit(*problem, client)
+    assert disturbance.done
+    assert_same_fit(found, model)
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+@pytest.mark.parametrize("share", [None, 0.3])
+def test_the_link_of_the_coordinator_breaks(problem, model, stack, tmp_path, kind, share):
+    started = stack.enter_context(processes_of(tmp_path, 2))
+    relay = Relay(int(started.address.rpartition(":")[2]))
+    stack.callback(relay.close)
+    connected(stack, started.address, 2)  # the relay refuses who comes before
+    client = connected(stack, relay.address, 2)
+    act = lambda: BREAKS[kind](relay)  # noqa: E731
+    with Disturbance(act, phase="sweep", share=share) as disturbance:
+        found = fit(*problem, client)
+    assert disturbance.done
+    assert_same_fit(found, model)
+
+
+def test_a_worker_is_killed_while_it_sends_a_result(problem, model, stack, tmp_path):
+    def fail_while_sending(dask_worker):  # of no module, which workers could not import
+        """Have a worker send the beginning of a result of a pass, and end."""
+        send = dask_worker.handlers["get_data"]
+
+        async def send_a_part(comm, keys=(), **options):
+            if any(str(key).startswith("bigsvm-pass") for key in keys):
+                await comm.stream.write((1 << 20).to_bytes(8, "little"))
+                os.kill(os.getpid(), signal.SIGKILL)
+            return await send(comm, keys=keys, **options)
+
+        dask_worker.handlers["get_data"] = send_a_part
+
+    started = stack.enter_context(processes_of(tmp_path, 2))
+    client = connected(stack, started.address, 2)
+    address = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    client.run(fail_while_sending, workers=[address])
+    assert_same_fit(fit(*problem, client), model)
+    assert address not in client.scheduler_info(n_workers=-1)["workers"]
