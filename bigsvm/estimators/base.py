@@ -260,7 +260,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         hooks = Hooks(client=client, terms=terms)
         return forecast(source, labels, weights, planned._parameters(), hooks)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, timings: bool = False) -> None:
         """Write the fitted estimator to one file, whole or not at all; `bigsvm.load` reads it.
 
         It is the file of `model_`, with the parameters that only the estimator has.
@@ -268,6 +268,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         Parameters
         ----------
         path : path or URL
+        timings : bool
             As for `KernelExpansion.save`.
 
         Raises
@@ -285,7 +286,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             if isinstance(given.get(name), bool | int | float | str)
         }
         provenance = {**self.model_.provenance, "estimator": own}
-        replace(self.model_, provenance=provenance).save(path)
+        replace(self.model_, provenance=provenance).save(path, timings=timings)
 
     # skl2onnx asks for these three, and so converts pipelines that end here.
 

@@ -3,7 +3,8 @@
 One safetensors file: flat tensors and a JSON text, so that loading cannot run code. The text holds
 a hash of everything, and a file in which any bit has changed is refused. Format 2 is that of models
 with several functions; those with one are in format 1, which earlier versions read too. Format 3
-has a scaler that lists its columns, with one function or several.
+has a scaler that lists its columns, with one function or several. Times of training are left out
+unless they are asked for, so two runs of the same fit write equal files.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ MOST_HEADER_BYTES = 16 << 20
 times as much."""
 
 
-def write_model(attributes: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+def write_model(
+    attributes: Mapping[str, Any], path: str | os.PathLike[str], *, timings: bool = False
+) -> None:
     """Write the attributes of a model to one file or object; see `KernelExpansion.save`."""
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
-    header, tensors = header_and_tensors(attributes)
+    header, tensors = header_and_tensors(attributes, timings=timings)
     text = json.dumps(header, sort_keys=True, default=_plain)
     try:
         with file_to_write(path, "path", what="model") as target:

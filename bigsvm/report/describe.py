@@ -11,7 +11,7 @@ from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.text import bytes_on_disk, count, label_text, number, plural
 from bigsvm.report.time_spent import most_of_the_time
-from bigsvm.training.result import CLUSTER_COSTS, Certificate, StopReason
+from bigsvm.training.result import CLUSTER_COSTS, MEASURED, Certificate, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -251,7 +251,11 @@ _OF_KERNELS = {
     None: "an optimum if the kernel matrix is positive semidefinite, which nobody has checked",
 }
 _MERGED = "as equal rows of one class are trained as one"
-_SHOWN_FIELDS = [field.name for field in fields(Certificate) if field.default is MISSING]
+_SHOWN_FIELDS = [
+    field.name
+    for field in fields(Certificate)
+    if field.default is MISSING and field.name not in MEASURED
+]
 
 
 def certificate_lines(
@@ -269,7 +273,8 @@ def certificate_lines(
     if missing := [field for field in _SHOWN_FIELDS if field not in certificate]:
         return [("certificate", f"not whole, without {missing[0]}")]
     reason, gap = StopReason(certificate["stop_reason"]), gap_name(formulation)
-    idle = certificate.get("cpu_idle")
+    idle, seconds = certificate.get("cpu_idle"), certificate.get("seconds")
+    took = "" if seconds is None else f", {duration(seconds)}"
     different, many = certificate.get("n_different"), classes is not None and len(classes) > 2
     uncertified = "not certified" if reason.is_uncertified else "NOT converged"
     verdict = "converged" if certificate["converged"] else uncertified
@@ -296,7 +301,7 @@ def certificate_lines(
             f"{plural(certificate['n_sweeps'], 'sweep')}, "
             f"{plural(certificate['n_iter'], 'step')}, "
             f"{count(certificate['n_kernel_evaluations'])} kernel evaluations, "
-            f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
+            f"{show_bytes(certificate['bytes_read'])} read{took}",
         ),
         ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
         ("in short", most_of_the_time(certificate, of_one=not many)),

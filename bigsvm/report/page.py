@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 30
 """Most classes of a confusion matrix with names beside it; up to half of it, cells have numbers."""
-_SAME = ("objective", "gap", "n_iter", "seconds")
+_SAME = ("objective", "gap", "n_iter", "n_support", "n_kernel_evaluations")
 """Entries of a certificate by which a log knows a model."""
 _SEARCHED = {
     "score": str,

@@ -67,6 +67,9 @@ CLUSTER_COSTS = ("n_workers", "tasks", "tasks_again", "bytes_sent", "bytes_retur
 most workers at a time, tasks done, tasks started once more because a worker was late or gone, bytes
 sent to workers, and bytes of results."""
 
+MEASURED = ("seconds", "seconds_by_phase", "cpu_idle", "disk_tier", *CLUSTER_COSTS)
+"""Fields of a certificate that differ between two runs of the same fit."""
+
 
 def finite_or_none(value: float) -> float | None:
     """Return a number as certificates have it: None where it is infinite or NaN."""

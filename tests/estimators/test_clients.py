@@ -66,7 +66,7 @@ def test_a_model_trained_by_workers_has_the_same_bits(client, name):
 
 def test_the_costs_of_a_cluster_are_kept_in_models(client, tmp_path):
     fitted = clone(ESTIMATORS["SVC"]).fit(ROWS, LABELS, client=client)
-    fitted.model_.save(tmp_path / "model")
+    fitted.model_.save(tmp_path / "model", timings=True)
     loaded = bigsvm.KernelExpansion.load(tmp_path / "model")
     assert loaded.certificate == fitted.certificate_
     again = fitted.certificate_["tasks_again"]
