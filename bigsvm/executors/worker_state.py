@@ -16,6 +16,7 @@ import numpy as np
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.data.rows import bytes_of
 from bigsvm.errors import ClusterError, DataCorruptionError, StoreError
+from bigsvm.executors import worker_log
 from bigsvm.executors.messages import Done
 from bigsvm.gram import KernelTiles, Partners
 
@@ -108,11 +109,13 @@ class RunHere:
     ----------
     memory : int
         Bytes that the run may take.
+    n_calls : int
+        Calls of tasks that have asked for a job.
     units, packed, others : _Kept
     """
 
     def __init__(self, memory: int) -> None:
-        self.memory = memory
+        self.memory, self.n_calls, self._read_before = memory, 0, 0
         self._lock = threading.RLock()
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self.units, self.packed, self.others = _Kept(in_cycles=True), _Kept(), _Kept()
@@ -120,6 +123,7 @@ class RunHere:
     def job(self, sent: SentJob) -> OpenJob:
         """Return a job, opened by the first task that needs it."""
         with self._lock:
+            self.n_calls += 1
             if sent.name not in self._jobs:
                 while len(self._jobs) >= JOBS_KEPT:
                     self._forget(next(iter(self._jobs)))
@@ -133,13 +137,20 @@ class RunHere:
                         "at the same path on every machine, or on object storage, and a kernel of "
                         "your own in a module that workers can import"
                     ) from error
+                worker_log.opens(sent.run, job.source)
                 self._jobs[sent.name] = OpenJob(sent.name, job, self)
             self._jobs.move_to_end(sent.name)
             return self._jobs[sent.name]
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows that this process has read for the run."""
+        with self._lock:
+            return self._read_before + sum(job.bytes_read for job in self._jobs.values())
+
     def _forget(self, name: str) -> None:
         """Drop all that is kept of a job."""
-        self._jobs.pop(name, None)
+        self._read_before += self._jobs.pop(name).bytes_read
         for kept in (self.units, self.packed, self.others):
             kept.drop(lambda key: key[0] == name)
 
@@ -162,7 +173,7 @@ class Process:
         with self._lock:
             if sent.run not in self._runs:
                 while len(self._runs) >= RUNS_KEPT:
-                    self._runs.popitem(last=False)
+                    worker_log.goes(self._runs.popitem(last=False)[0])
                 memory = self._memory.get(sent.run, LEAST_KEPT_BYTES)
                 self._runs[sent.run] = RunHere(memory)
             self._runs.move_to_end(sent.run)
@@ -173,7 +184,12 @@ class Process:
         """Drop all that is kept of a run."""
         with self._lock:
             self._memory.pop(run, None)
-            self._runs.pop(run, None)
+            state = self._runs.pop(run, None)
+        if state is None:
+            worker_log.ends_unused(run)
+        else:
+            worker_log.ends(run, state.n_calls, state.bytes_read, state.units.nbytes)
+        del state
         give_back_freed_memory()
 
 
