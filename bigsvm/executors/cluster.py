@@ -83,7 +83,7 @@ class ClusterExecutor(Executor):
     ) -> None:
         super().__init__(source)
         self._name = name
-        self._force, self.tiles = workforce, tiles
+        self._force, self.tiles, self.traffic = workforce, tiles, workforce.traffic
         self._auditor = Auditor(source, tiles, lambda: workforce.n_threads)
         self._block_bytes, self.is_sparse = block_bytes, source.is_sparse
         portable = source.portable()

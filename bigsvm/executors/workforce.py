@@ -106,8 +106,8 @@ class Traffic:
         Kernel values that workers have computed.
     evaluations_checked : int
         Those that this process has computed again to check them.
-    busy_seconds : float
-        Time of all tasks.
+    busy_seconds, waited_seconds : float
+        Time of all tasks; and that this process has waited for workers while there were some.
     """
 
     n_workers: int = 0
@@ -122,6 +122,7 @@ class Traffic:
     evaluations: int = 0
     evaluations_checked: int = 0
     busy_seconds: float = 0.0
+    waited_seconds: float = 0.0
 
 
 @dataclass
@@ -300,8 +301,14 @@ class Workforce:
             self._asked_since = self._asked_since or now
             self._asking = self._start(self._client.scheduler.identity(n_workers=-1))
             self._asking.add_done_callback(lambda _: self._events.put(self._members))
+        began, are_ready = time.monotonic(), bool(self.ready())
+        event = None
         with contextlib.suppress(queue.Empty):
-            self._events.get(timeout=POLL_SECONDS)()
+            event = self._events.get(timeout=POLL_SECONDS)
+        if are_ready:
+            self.traffic.waited_seconds += time.monotonic() - began
+        if event is not None:
+            event()
         self.handle_events()
         if self._error is not None:
             raise self._error

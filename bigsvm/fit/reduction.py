@@ -270,7 +270,7 @@ class Trained(NamedTuple, Generic[Result]):
     centre: F8 | None
     scaler: Scaler | None
     fingerprint: dict[str, str]
-    cluster_costs: dict[str, int]
+    cluster_costs: dict[str, float]
     take: Callable[[I8], Rows]
     solver: str = "bigsvm"
 

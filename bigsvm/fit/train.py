@@ -202,5 +202,5 @@ def run_problems(
         take = partial(trainer.take, source, block_bytes=plan.block_bytes)
         yield Trained(
             result, source, plan.block_bytes, kernel, centre, scaler, fingerprint,
-            costs_of(trainer.workforce), take,
+            costs_of(trainer.workforce, parameters.n_threads), take,
         )  # fmt: skip

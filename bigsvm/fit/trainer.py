@@ -27,7 +27,7 @@ from bigsvm.training.checkpoint import KEPT, Checkpoint
 from bigsvm.training.checkpoint_copy import CheckpointCopy
 from bigsvm.training.events import Joined, Left, TierChosen
 from bigsvm.training.loop import Decomposition
-from bigsvm.training.result import CLUSTER_COSTS, StopReason
+from bigsvm.training.result import CLUSTER_COSTS, CLUSTER_SECONDS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
@@ -245,11 +245,18 @@ class Trainer:
         return known
 
 
-def costs_of(workforce: Workforce | None) -> dict[str, int]:
-    """Return `CLUSTER_COSTS` by name; nothing if no worker took part."""
+def costs_of(workforce: Workforce | None, threads: int) -> dict[str, float]:
+    """Return `CLUSTER_COSTS` and `CLUSTER_SECONDS` by name; nothing if no worker took part.
+
+    `threads` are those of this process.
+    """
     if workforce is None or not workforce.traffic.n_workers:
         return {}
-    return {name: getattr(workforce.traffic, name) for name in CLUSTER_COSTS}
+    traffic = workforce.traffic
+    seconds = traffic.waited_seconds, traffic.busy_seconds / threads
+    return {name: getattr(traffic, name) for name in CLUSTER_COSTS} | dict(
+        zip(CLUSTER_SECONDS, seconds, strict=True)
+    )
 
 
 def workforce_of(hooks: Hooks) -> Workforce:

@@ -10,7 +10,7 @@ from bigsvm.budget import show_bytes
 from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.text import bytes_on_disk, count, label_text, number, plural
-from bigsvm.report.time_spent import most_of_the_time
+from bigsvm.report.time_spent import most_of_the_time, slower_than_alone
 from bigsvm.training.result import CLUSTER_COSTS, MEASURED, Certificate, StopReason
 
 if TYPE_CHECKING:
@@ -251,11 +251,8 @@ _OF_KERNELS = {
     None: "an optimum if the kernel matrix is positive semidefinite, which nobody has checked",
 }
 _MERGED = "as equal rows of one class are trained as one"
-_SHOWN_FIELDS = [
-    field.name
-    for field in fields(Certificate)
-    if field.default is MISSING and field.name not in MEASURED
-]
+_REQUIRED = [field.name for field in fields(Certificate) if field.default is MISSING]
+_SHOWN_FIELDS = [name for name in _REQUIRED if name not in MEASURED]
 
 
 def certificate_lines(
@@ -307,6 +304,7 @@ def certificate_lines(
         ("in short", most_of_the_time(certificate, of_one=not many)),
         ("threads", None if idle is None else f"waited for {idle:.0%} of the time of the sweeps"),
         ("cluster", cluster_line(certificate)),
+        ("workers", slower_than_alone(certificate)),
     ]
 
 

@@ -67,7 +67,12 @@ CLUSTER_COSTS = ("n_workers", "tasks", "tasks_again", "bytes_sent", "bytes_retur
 most workers at a time, tasks done, tasks started once more because a worker was late or gone, bytes
 sent to workers, and bytes of results."""
 
-MEASURED = ("seconds", "seconds_by_phase", "cpu_idle", "disk_tier", *CLUSTER_COSTS)
+CLUSTER_SECONDS = ("seconds_waited", "seconds_alone")
+"""And: how long this process has waited for workers while there were some, and how long its own
+threads would take for the work that they did meanwhile."""
+MEASURED = (
+    "seconds", "seconds_by_phase", "cpu_idle", "disk_tier", *CLUSTER_COSTS, *CLUSTER_SECONDS,
+)  # fmt: skip
 """Fields of a certificate that differ between two runs of the same fit."""
 
 
