@@ -37,6 +37,10 @@ MOST_HEADER_BYTES = 16 << 20
 times as much."""
 
 
+_HEADER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+"""Writes the header of a safetensors file as safetensors does."""
+
+
 def write_model(
     attributes: Mapping[str, Any], path: str | os.PathLike[str], *, timings: bool = False
 ) -> None:
@@ -120,6 +124,20 @@ def write_tensors(path: Path, text: str, tensors: dict[str, NDArray[Any]]) -> No
         # Straight from the tensors: support vectors are many.
         safetensors.numpy.save_file(tensors, part, metadata)
         part.chmod(mode)  # what it writes only the owner may read
+        _sort_metadata(part)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Put the metadata in order, which safetensors writes in another one each time."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = _HEADER.encode(header).encode()
+        if len(text) > size:
+            raise OSError(f"{path}: a header of {len(text)} bytes has no room in {size}")
+        file.seek(8)
+        file.write(text.ljust(size))
 
 
 def read_tensors(path: Path) -> tuple[str | None, dict[str, NDArray[Any]]]:
