@@ -46,6 +46,8 @@ TOLD_SECONDS = 60.0
 """Between two messages that a run waits for workers."""
 OPEN_SECONDS = 5.0
 """How long a run waits for workers that are slow to open while others are ready."""
+FORGET_SECONDS = 0.5
+"""How long the end of a run waits for workers to forget it; those that are busy do so later."""
 
 
 class ResultLostError(Exception):
@@ -519,6 +521,10 @@ class Workforce:
 
         async def copy() -> Any:
             addresses = [worker.address for worker in workers]
+            # Dask's scheduler logs a traceback if it is given the address of one that has gone.
+            there = await self._client.scheduler.ncores(workers=addresses)
+            if len(there) < len(addresses):
+                raise ResultLostError(key)
             try:
                 copied = await self._client.scatter(
                     {key: value}, workers=addresses, broadcast=len(workers) > 1, hash=False,
@@ -575,12 +581,37 @@ class Workforce:
         from distributed import fire_and_forget
 
         self._is_closed = True
+        awaited = []
         for worker in self.workers.values():
             if worker.opened is None or self._client.status != "running":
                 continue
             with contextlib.suppress(ClusterError):  # there is nothing left to forget
-                fire_and_forget(self.submit(worker, "bigsvm-forget", tasks.forget_run, self._run))
+                future = self.submit(worker, "bigsvm-forget", tasks.forget_run, self._run)
+                fire_and_forget(future)
+                if not worker.is_slow:
+                    awaited.append(future)
         if self._client.status == "running":
             self.want(0, "")
+            self._release(awaited)
         if self._asking is not None:
             self._asking.cancel()
+
+    def _release(self, futures: list[Any]) -> None:
+        """Wait for a moment until tasks are done and the scheduler has dropped their results.
+
+        Else a cluster that is closed at once would log that it loses these.
+        """
+        keys, deadline = [future.key for future in futures], time.monotonic() + FORGET_SECONDS
+        while not all(future.done() for future in futures) and time.monotonic() < deadline:
+            time.sleep(FORGET_SECONDS / 100)
+        for future in futures:
+            future.release()
+        while time.monotonic() < deadline:
+            asked = self._start(self._client.scheduler.who_has(keys=keys))
+            try:
+                left = asked.result(timeout=FORGET_SECONDS)
+            except Exception:  # the scheduler has gone, and so have they
+                return
+            if not any(left.values()):
+                return
+            time.sleep(FORGET_SECONDS / 100)
