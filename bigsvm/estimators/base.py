@@ -235,7 +235,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         -------
         Forecast
             Support vectors, sweeps and seconds as ranges, bytes of memory and disk. Seconds are
-            those of this machine without other load.
+            those of this machine without other load. With a client also the least `worker_memory`
+            for the workers that there are, and that with which they read each row once.
 
         Raises
         ------

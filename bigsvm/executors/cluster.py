@@ -17,6 +17,7 @@ from bigsvm.executors.executor import Executor, Partial, WeightedRows
 from bigsvm.executors.messages import Ascending, Chosen, Job, Unit
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Expected
+from bigsvm.executors.sizing import SENT_UNIT_BYTES, SHARE_MOVED, UNIT_BYTES, rows_of_units
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles, rows_at, weighted_rows
 from bigsvm.gram.tiles import value_seconds
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.partners import Weights
 
-UNIT_BYTES = 64 << 20
-"""Most bytes of the rows of a unit: a worker reads and keeps it as a whole."""
-SENT_UNIT_BYTES = 4 << 20
-"""The same where rows are sent: Dask warns of tasks that are larger than 10 MB."""
-UNITS_PER_THREAD = 8
-"""Units of a pass for each thread, so that all threads end at about the same time."""
 EVALUATIONS_PER_TASK = 2 * 10**9
 """Most kernel values of a task: some seconds, after which it is late if its worker is silent."""
 SUMS_PER_TASK = 1 << 20
@@ -51,8 +46,6 @@ READ_RATE = 1e8
 LAST_UNITS, LAST_PARTS = 1, 4
 """Units for each thread at the end of a pass that are divided into tasks, and into how many: so all
 workers end at about the same time."""
-SHARE_MOVED = 3
-"""Weighted rows take 1 / this of a worker's memory at most; they are there packed as well."""
 
 
 class ClusterExecutor(Executor):
@@ -156,9 +149,9 @@ class ClusterExecutor(Executor):
         if self._blocks is not None:
             return self._blocks.edges
         n_rows = self.source.n_rows
-        most = self._unit_bytes / max(self.source.bytes_per_row, 1e-9)
-        few = n_rows / (UNITS_PER_THREAD * self._force.n_threads)
-        size = max(1, int(min(most, few) // self._align)) * self._align
+        size = rows_of_units(
+            self.source, self._force.n_threads, most_bytes=self._unit_bytes, align=self._align
+        )
         return np.append(np.arange(0, n_rows, size), n_rows)
 
     @cached_property
