@@ -34,7 +34,7 @@ def problem(tmp_path, many_tasks, monkeypatch):
 
 def test_a_cluster_that_is_closed_after_a_run_has_lost_nothing(problem, records):
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster, distributed.Client(cluster) as client:  # fmt: skip
         fit(*problem, client)
     assert [record.getMessage() for record in records if "caused the cluster" in record.msg] == []
