@@ -578,33 +578,35 @@ class Workforce:
 
     def close(self) -> None:
         """Let workers forget what they keep of this run."""
-        from distributed import fire_and_forget
-
         self._is_closed = True
-        awaited = []
+        forgets = []
         for worker in self.workers.values():
             if worker.opened is None or self._client.status != "running":
                 continue
             with contextlib.suppress(ClusterError):  # there is nothing left to forget
                 future = self.submit(worker, "bigsvm-forget", tasks.forget_run, self._run)
-                fire_and_forget(future)
-                if not worker.is_slow:
-                    awaited.append(future)
+                forgets.append((worker, future))
         if self._client.status == "running":
             self.want(0, "")
-            self._release(awaited)
+            self._release(forgets)
         if self._asking is not None:
             self._asking.cancel()
 
-    def _release(self, futures: list[Any]) -> None:
-        """Wait for a moment until tasks are done and the scheduler has dropped their results.
+    def _release(self, forgets: list[tuple[Worker, Any]]) -> None:
+        """Wait for a moment until workers have forgotten and the scheduler has dropped the results.
 
         Else a cluster that is closed at once would log that it loses these.
         """
-        keys, deadline = [future.key for future in futures], time.monotonic() + FORGET_SECONDS
-        while not all(future.done() for future in futures) and time.monotonic() < deadline:
+        from distributed import fire_and_forget
+
+        awaited = [future for worker, future in forgets if not worker.is_slow]
+        keys, deadline = [future.key for future in awaited], time.monotonic() + FORGET_SECONDS
+        while not all(future.done() for future in awaited) and time.monotonic() < deadline:
             time.sleep(FORGET_SECONDS / 100)
-        for future in futures:
+        for _, future in forgets:
+            # Dask would keep the result of one that is done for as long as the cluster lives.
+            if not future.done():
+                fire_and_forget(future)
             future.release()
         while time.monotonic() < deadline:
             asked = self._start(self._client.scheduler.who_has(keys=keys))

@@ -36,7 +36,10 @@ def test_a_cluster_that_is_closed_after_a_run_has_lost_nothing(problem, records)
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster, distributed.Client(cluster) as client:  # fmt: skip
-        fit(*problem, client)
+        for _ in range(3):
+            fit(*problem, client)
+        left = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
+    assert [key for key in left if "bigsvm" in str(key)] == []
     assert [record.getMessage() for record in records if "caused the cluster" in record.msg] == []
 
 
