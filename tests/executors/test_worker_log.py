@@ -11,9 +11,10 @@ from support.stores import make_chunks_small
 
 from bigsvm.errors import ClusterError
 from bigsvm.executors import tasks
-from bigsvm.executors.messages import Job, SentJob, WorkerTerms
-from bigsvm.executors.worker_state import PROCESS, RUNS_KEPT
+from bigsvm.executors.messages import Chosen, Job, NotKept, SentJob, Unit, WorkerTerms
+from bigsvm.executors.worker_state import RUNS_KEPT, Process
 from bigsvm.kernels import RBF
+from bigsvm.training.events import Sweeping
 
 LINE = "run [0-9a-f]{8} "
 
@@ -29,16 +30,27 @@ def lines(caplog):
     return found
 
 
+@pytest.fixture
+def process(monkeypatch):
+    """What a worker keeps: nothing yet, of no other test's runs."""
+    process = Process()
+    monkeypatch.setattr(tasks, "PROCESS", process)
+    return process
+
+
 def job(run, name="job"):
     return SentJob(run, name, pickle.dumps(Job(None, RBF(gamma=1.0), None, 0.0, False)))
 
 
-def test_dask_shows_when_runs_begin_and_end(client, many_tasks, tmp_path):
+def test_dask_and_progress_show_what_workers_do(client, many_tasks, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         make_chunks_small(patch)
         labels, options = FITS["c-svc"]
         rows, y = stored(tmp_path, labels)
-        fit(rows, y, options, client, terms=WorkerTerms(50 * 10**6))
+        events = []
+        fit(rows, y, options, client, events.append, terms=WorkerTerms(50 * 10**6))
+    last = [event for event in events if isinstance(event, Sweeping)][-1]
+    assert min(last.tasks, last.bytes_sent, last.bytes_returned) > 0
     for told in client.get_worker_logs().values():
         text = [line for level, line in told if "bigsvm" in line and level == "INFO"][::-1]
         (begin,) = [k for k, line in enumerate(text) if str(rows) in line][:1]
@@ -58,15 +70,11 @@ def test_a_task_that_fails_is_told(lines):
     assert lines() == ["run 01234567: fails failed, ClusterError: no such store"]
 
 
-def test_a_unit_that_is_not_kept_is_no_failure(lines):
-    from bigsvm.executors.messages import Chosen, NotKept, Unit
-
-    PROCESS.open("0123456789", 10**6)
-    try:
-        chosen = Chosen(0, 1)
-        (answer,) = tasks.each(tasks.take_rows, job("0123456789"), None, [[Unit(0, 1), chosen]])
-    finally:
-        PROCESS.forget("0123456789")
+def test_a_unit_that_is_not_kept_is_no_failure(lines, process):
+    process.open("0123456789", 10**6)
+    given = [Unit(0, 1), Chosen(0, 1)]
+    (answer,) = tasks.each(tasks.take_rows, job("0123456789"), None, [given])
+    tasks.forget_run("0123456789")
     assert isinstance(answer, NotKept)
     assert lines() == [
         "run 01234567 works on rows that it is sent",
@@ -74,20 +82,17 @@ def test_a_unit_that_is_not_kept_is_no_failure(lines):
     ]
 
 
-def test_what_is_dropped_without_an_end_is_told(lines):
+def test_what_is_dropped_without_an_end_is_told(lines, process):
     names = [f"{k}" * 10 for k in range(RUNS_KEPT + 1)]
-    try:
-        for name in names:
-            PROCESS.job(job(name))
-        (dropped,) = [line for line in lines() if "for long" in line]
-        assert dropped.startswith(f"run {names[0][:8]} has had no task")
-    finally:
-        for name in names:
-            PROCESS.forget(name)
-    assert lines()[-len(names)] == "run 00000000 has ended: it had no task here"
+    for name in names:
+        process.job(job(name))
+    (dropped,) = [line for line in lines() if "for long" in line]
+    assert dropped.startswith(f"run {names[0][:8]} has had no task")
+    process.forget(names[0])
+    assert lines()[-1] == "run 00000000 has ended: it had no task here"
 
 
-def test_rows_that_are_read_are_counted_after_their_job_has_gone():
+def test_rows_that_are_read_are_counted_after_their_job_has_gone(process):
     class Rows:
         is_sparse, bytes_read = False, 0
 
@@ -95,11 +100,8 @@ def test_rows_that_are_read_are_counted_after_their_job_has_gone():
             self.bytes_read += 4 * (stop - start)
             return np.zeros((stop - start, 1), np.float32)
 
-    try:
-        for number in range(9):
-            opened = PROCESS.job(job("0123456789", f"job {number}"))
-            opened.source = Rows()
-            opened.source.read(0, 10)
-        assert opened.run.bytes_read == 9 * 40
-    finally:
-        PROCESS.forget("0123456789")
+    for number in range(9):
+        opened = process.job(job("0123456789", f"job {number}"))
+        opened.source = Rows()
+        opened.source.read(0, 10)
+    assert opened.run.bytes_read == 9 * 40
