@@ -588,6 +588,8 @@ class Workforce:
                 forgets.append((worker, future))
         if self._client.status == "running":
             self.want(0, "")
+            for future in self._opening.values():
+                future.release()
             self._release(forgets)
         if self._asking is not None:
             self._asking.cancel()
