@@ -28,7 +28,8 @@ def command(
     """Say what training will take: support vectors, time, memory and disk, as ranges.
 
     Samples of the rows are trained with these options, which are those of `bigsvm train`. The
-    samples grow until they take some percent of the expected time.
+    samples grow until they take some percent of the expected time. With --scheduler it says what
+    --worker-memory has to be for the workers that there are.
 
     \b
     Examples:
@@ -63,6 +64,12 @@ def _lines(planned: "Forecast") -> "Lines":
         low, expected, high = (count(round(value)) for value in values)
         return f"about {expected} ({low} to {high})"
 
+    workers, each = planned.worker_memory, None
+    if workers is not None:
+        each = (
+            f"at least {show_bytes(workers.least)} on each worker; from {show_bytes(workers.once)} "
+            "on they read each row once"
+        )
     low, expected, high = map(duration, planned.seconds)
     return [
         ("rows", count(planned.n_rows)),
@@ -70,6 +77,7 @@ def _lines(planned: "Forecast") -> "Lines":
         ("sweeps", counted(planned.n_sweeps)),
         ("time", f"about {expected} ({low} to {high})"),
         ("memory", show_bytes(planned.memory_bytes)),
+        ("worker memory", each),
         ("disk", show_bytes(planned.disk_bytes)),
         (
             "from samples",

@@ -177,7 +177,7 @@ def command(
             )  # fmt: skip
             has_labels = not has_columns(store, text, trained) or bool(text.label)
             measures = predicted(trained, rows, decide, target, written, has_labels=has_labels)
-            n_rows, costs = rows.rows.n_rows, _costs(workers)
+            n_rows, costs = rows.rows.n_rows, _costs(workers, threads)
     _print(
         {
             **measures,
@@ -267,13 +267,13 @@ def predicted(
     return measures if score is None else measures | score.record()
 
 
-def _costs(workers: "Workforce | None") -> dict[str, Any]:
+def _costs(workers: "Workforce | None", threads: int | None) -> dict[str, Any]:
     """Return what the workers of a cluster have cost; nothing without one."""
     if workers is None:
         return {}
     from bigsvm.fit.trainer import costs_of
 
-    return costs_of(workers)
+    return costs_of(workers, threads or default_threads())
 
 
 def _file_of(path: str | Path | None) -> "AbstractContextManager[Path | None]":
@@ -383,6 +383,7 @@ def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
     from bigsvm.report.describe import cluster_line
     from bigsvm.report.quality import confusion_text, quality_lines
     from bigsvm.report.text import peak_rss_bytes
+    from bigsvm.report.time_spent import slower_than_alone
 
     record["peak_rss_bytes"] = peak_rss_bytes()
     lines = [
@@ -392,6 +393,7 @@ def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
         ("predictions", record["output"]),
         ("took", f"{record['seconds']:.2f} s"),
         ("cluster", cluster_line(record)),
+        ("workers", slower_than_alone(record)),
         ("note", "the model had not converged" if record["converged"] is False else None),
     ]
     say_result(record, lines, json=json, on_error=on_error)

@@ -181,6 +181,17 @@ def _large_blocks(X: Any, rows: int, size: float, memory: int) -> MemoryBudgetEr
     )
 
 
+def _open_xarray(X: Any, how: Reading) -> RowSource:
+    """Rows of the array of Dask or NumPy that an array of xarray has."""
+    return rows_of_container(X.data, how)
+
+
+def _refuse_dataset(X: Any, how: Reading) -> RowSource:
+    names = [repr(name) for name in X.data_vars][:5]
+    way = f"give one of them, as X[{names[0]}]" if names else "it is empty"
+    raise DataError(f"X is a Dataset of xarray, with the arrays {', '.join(names)}; {way}")
+
+
 def _open_zarr(X: Any, how: Reading) -> RowSource:
     check_array(X, allow_missing=how.allow_missing)
     return _rows_of_table(ArrayTable(X, X.chunks), how)
@@ -237,6 +248,8 @@ def _open_group(group: Any, how: Reading) -> RowSource:
 CONTAINERS = (
     Container("dask.array", "Array", _open_dask, is_lazy=True),
     Container("dask.dataframe", "DataFrame", _open_dask, is_lazy=True),
+    Container("xarray", "DataArray", _open_xarray),
+    Container("xarray", "Dataset", _refuse_dataset),
     Container("zarr", "Array", _open_zarr, is_lazy=True),
     Container("zarr", "Group", _open_group),
     Container("h5py", "Dataset", _open_hdf5),

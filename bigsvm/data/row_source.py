@@ -91,6 +91,10 @@ class RowSource(ABC):
     is_fetched: bool = False
     _statistics: Statistics | None = None
 
+    def __str__(self) -> str:
+        """Say whose rows they are, as logs do."""
+        return f"{self.n_rows} rows of {self.n_columns} columns"
+
     @property
     def scaler(self) -> Scaler | None:
         """Scaler that was applied to the rows; None if there was none, or it is not known."""

@@ -76,6 +76,9 @@ class StoreRows(RowSource):
         self._indptr: NDArray[np.int64] | None = None
         self._statistics_checked = False
 
+    def __str__(self) -> str:
+        return f"{super().__str__()} in {self._place}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen_rows, (self._place, self._attributes.fingerprint)
 

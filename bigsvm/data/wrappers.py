@@ -54,6 +54,9 @@ class DerivedRows(RowSource):
         self.share_drawn, self.is_fetched = source.share_drawn, source.is_fetched
         self.n_features, self.kept_bytes = source.n_features, source.kept_bytes
 
+    def __str__(self) -> str:
+        return str(self._source)
+
     @property
     def scaler(self) -> Scaler | None:
         """What the rows of the source have been scaled by."""

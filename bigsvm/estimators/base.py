@@ -235,7 +235,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         -------
         Forecast
             Support vectors, sweeps and seconds as ranges, bytes of memory and disk. Seconds are
-            those of this machine without other load.
+            those of this machine without other load. With a client also the least `worker_memory`
+            for the workers that there are, and that with which they read each row once.
 
         Raises
         ------
@@ -260,7 +261,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         hooks = Hooks(client=client, terms=terms)
         return forecast(source, labels, weights, planned._parameters(), hooks)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, timings: bool = False) -> None:
         """Write the fitted estimator to one file, whole or not at all; `bigsvm.load` reads it.
 
         It is the file of `model_`, with the parameters that only the estimator has.
@@ -268,6 +269,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         Parameters
         ----------
         path : path or URL
+        timings : bool
             As for `KernelExpansion.save`.
 
         Raises
@@ -285,7 +287,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             if isinstance(given.get(name), bool | int | float | str)
         }
         provenance = {**self.model_.provenance, "estimator": own}
-        replace(self.model_, provenance=provenance).save(path)
+        replace(self.model_, provenance=provenance).save(path, timings=timings)
 
     # skl2onnx asks for these three, and so converts pipelines that end here.
 

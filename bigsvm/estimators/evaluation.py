@@ -130,6 +130,8 @@ class EvaluatesRows(SharedArguments):
             values = evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
             return in_input_order(values, rows) if order == "input" else values
         container = None if is_array else container_of(X)
+        if container is not None and container.name == "DataArray":
+            return self._evaluate(X.data, evaluate, of_none, order)
         if container is not None and container.is_lazy:
             if container.module == "zarr":
                 array = as_row_source(X, memory=memory).as_dask()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from bigsvm.data.frames import frame_type, frame_values
 from bigsvm.data.row_values import to_input_order
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
 
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 
 LARGEST_IN_GRAPH = 1 << 20
 """Bytes of a model that is sent within a graph: Dask warns of graphs that are larger than 10 MB."""
+ORDERED_BLOCK = 32 << 20
+"""Most bytes of a block in the order of the input: a billion values are then 240 blocks, which
+exchange 57 600 parts."""
 _SENT: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
 """Futures of models on workers, by client and content, while a lazy array needs them."""
 
@@ -77,18 +85,50 @@ def _as_pandas(values: NDArray[Any], index: Any) -> Any:
 def in_input_order(values: da.Array, rows: RowSource) -> da.Array:
     """Put values of the rows of a store, (n,) or (n, m), into the order of its input, lazily.
 
-    The result has one block, as its first row may be any row of the store.
+    Blocks have at most `ORDERED_BLOCK` bytes. Each needs a part of every block of values, as any
+    row of the store may be in it.
     """
     # Imported here, as rows in memory do not need it.
     import dask
     import dask.array as da
 
-    put = dask.delayed(_to_input_order)(values, rows)
-    return da.from_delayed(put, values.shape, dtype=values.dtype, meta=values._meta)
+    of_row = values.dtype.itemsize * math.prod(values.shape[1:])
+    edges = [*range(0, len(values), max(1, ORDERED_BLOCK // of_row)), len(values)]
+    spans = list(itertools.pairwise(edges))
+    sizes = tuple(stop - start for start, stop in spans)
+    whole = values.rechunk((sizes, *((m,) for m in values.shape[1:])))
+    places, part = dask.delayed(_input_places)(rows), dask.delayed(_part)
+    blocks = [
+        (block, places[start:stop])
+        for (start, stop), block in zip(spans, whole.to_delayed().ravel(), strict=True)
+    ]
+    ordered = [
+        da.from_delayed(
+            dask.delayed(_put)([part(*block, start, stop) for block in blocks], stop - start),
+            (stop - start, *values.shape[1:]), dtype=values.dtype, meta=values._meta,
+        )
+        for start, stop in spans
+    ]  # fmt: skip
+    return da.concatenate(ordered)
 
 
-def _to_input_order(values: NDArray[Any], rows: RowSource) -> NDArray[Any]:
-    return to_input_order(values, rows.original_rows())
+def _input_places(rows: RowSource) -> I8:
+    """Place of each row of a store in the order of its input."""
+    return to_input_order(np.arange(rows.n_rows), rows.original_rows()).argsort(kind="stable")
+
+
+def _part(values: NDArray[Any], places: I8, start: int, stop: int) -> tuple[I8, NDArray[Any]]:
+    """Values whose places are ``start … stop - 1``, with these, counted from `start`."""
+    some = (places >= start) & (places < stop)
+    return places[some] - start, values[some]
+
+
+def _put(parts: list[tuple[I8, NDArray[Any]]], size: int) -> NDArray[Any]:
+    """Put values, which have places, in one array."""
+    ordered = np.empty((size, *parts[0][1].shape[1:]), parts[0][1].dtype)
+    for places, values in parts:
+        ordered[places] = values
+    return ordered
 
 
 def _block_values(rows: Any, model: KernelExpansion, evaluate: Evaluate, of_none: Any) -> Any:

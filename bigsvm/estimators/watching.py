@@ -16,7 +16,7 @@ from bigsvm.callbacks import Callback, CheckpointCallback
 from bigsvm.compilation import compilations
 from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display, TrainingProgress, swept_text
-from bigsvm.report.time_spent import most_of_the_time
+from bigsvm.report.time_spent import most_of_the_time, slower_than_alone
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
@@ -237,12 +237,18 @@ class FitWatch:
     def explained(self, model: KernelExpansion) -> KernelExpansion:
         """Return `Tasks.explained` of a model, unless Ctrl-C has ended the fit.
 
-        The end of the progress is what most of the time went into.
+        The end of the progress is what most of the time went into, and that workers were slower
+        than this process would have been, where they were.
         """
+        slower = None
+        if "n_workers" in model.certificate:
+            slower = slower_than_alone(model.certificate)
+        if slower is not None:
+            logger.info("%s", slower)
         if self._display is not None:
             told = most_of_the_time(model.certificate, of_one=model.rule is None)
-            if told is not None:
-                self._display.line(told)
+            for line in filter(None, (told, slower)):
+                self._display.line(line)
         if self._tasks is None or self._stop.asked:
             return model
         return self._tasks.explained(model)

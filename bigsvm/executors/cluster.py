@@ -13,6 +13,7 @@ from bigsvm.executors.executor import Executor, Partial, WeightedRows
 from bigsvm.executors.messages import Ascending, Chosen
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Expected
+from bigsvm.executors.sizing import SHARE_MOVED
 from bigsvm.executors.units import BANDWIDTH, chosen, units_of
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles, rows_at, weighted_rows
@@ -41,8 +42,6 @@ READ_RATE = 1e8
 LAST_UNITS, LAST_PARTS = 1, 4
 """Units for each thread at the end of a pass that are divided into tasks, and into how many: so all
 workers end at about the same time."""
-SHARE_MOVED = 3
-"""Weighted rows take 1 / this of a worker's memory at most; they are there packed as well."""
 
 
 class ClusterExecutor(Executor):
@@ -75,7 +74,7 @@ class ClusterExecutor(Executor):
     ) -> None:
         super().__init__(source)
         self._name = name
-        self._force, self.tiles = workforce, tiles
+        self._force, self.tiles, self.traffic = workforce, tiles, workforce.traffic
         self._units, self._places = units_of(workforce, source)
         self._auditor = Auditor(self._units.again, tiles)
         self._block_bytes, self.is_sparse = block_bytes, source.is_sparse

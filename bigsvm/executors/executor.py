@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
+    from bigsvm.executors.workforce import Traffic
     from bigsvm.executors.working_rows import Gather, Gathered
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.partners import Weights
@@ -250,7 +251,15 @@ class Products:
 
 
 class Executor(Products, ABC):
-    """Computes sums over kernel values for rows of a source."""
+    """Computes sums over kernel values for rows of a source.
+
+    Attributes
+    ----------
+    traffic : Traffic or None
+        What workers have been asked and have answered; None where this process computes.
+    """
+
+    traffic: Traffic | None = None
 
     @property
     @abstractmethod

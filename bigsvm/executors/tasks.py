@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.rows import RowsAt
-from bigsvm.executors import replies
+from bigsvm.executors import replies, worker_log
 from bigsvm.executors.messages import Done, NotKept, Opened, SentPiece
 from bigsvm.executors.worker_state import LEAST_KEPT_BYTES, PROCESS, Cost, NotKeptError
 from bigsvm.gram import KernelTiles, Partners
@@ -49,6 +49,7 @@ def open_worker(run: str, memory: int | None) -> Opened:
         available = limit or psutil.virtual_memory().available
         memory = max(LEAST_KEPT_BYTES, available // 2 - held)
     PROCESS.open(run, memory)
+    worker_log.begins(run, memory, limit)
     return Opened(versions(), limit, memory)
 
 
@@ -117,6 +118,9 @@ def each(
             answers.append(replies.sign(function(*before, *given)))
         except NotKeptError:
             answers.append(NotKept())
+        except Exception as error:
+            worker_log.fails(sent, function.__name__, error)
+            raise
     return answers
 
 

@@ -17,6 +17,7 @@ from bigsvm.executors.audit import RowsAudit, RowsReadAgain
 from bigsvm.executors.messages import Ascending, Chosen, Job, Unit
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.replies import Expected
+from bigsvm.executors.sizing import SENT_UNIT_BYTES, UNIT_BYTES, rows_of_units
 from bigsvm.executors.workforce import Call
 
 if TYPE_CHECKING:
@@ -31,14 +32,8 @@ if TYPE_CHECKING:
     from bigsvm.executors.workforce import Workforce
     from bigsvm.gram import KernelTiles
 
-UNIT_BYTES = 64 << 20
-"""Most bytes of the rows of a unit: a worker reads and keeps it as a whole."""
-SENT_UNIT_BYTES = 4 << 20
-"""The same where rows are sent: Dask warns of tasks that are larger than 10 MB."""
 UNITS_OF_MEMORY = 32
 """Units that a worker has room for at least: it keeps whole ones, and reads one beside them."""
-UNITS_PER_THREAD = 8
-"""Units of a pass for each thread, so that all threads end at about the same time."""
 BANDWIDTH = 1e9
 """Bytes a second between the coordinator and its workers."""
 
@@ -97,9 +92,9 @@ class Units:
         n_rows, unit_bytes = self.source.n_rows, SENT_UNIT_BYTES if self.is_sent else UNIT_BYTES
         if self._force.memory:
             unit_bytes = min(unit_bytes, self._force.memory // UNITS_OF_MEMORY)
-        most = unit_bytes / max(self.source.bytes_per_row, 1e-9)
-        few = n_rows / (UNITS_PER_THREAD * self._force.n_threads)
-        size = max(1, int(min(most, few) // self._align)) * self._align
+        size = rows_of_units(
+            self.source, self._force.n_threads, most_bytes=unit_bytes, align=self._align
+        )
         return np.append(np.arange(0, n_rows, size), n_rows)
 
     @cached_property

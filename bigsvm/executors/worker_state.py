@@ -16,6 +16,7 @@ import numpy as np
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.data.rows import bytes_of
 from bigsvm.errors import ClusterError, DataCorruptionError, StoreError
+from bigsvm.executors import worker_log
 from bigsvm.executors.messages import Done
 from bigsvm.gram import KernelTiles, Partners
 
@@ -109,11 +110,13 @@ class RunHere:
     ----------
     memory : int
         Bytes that the run may take.
+    n_calls : int
+        Calls of tasks that have asked for a job.
     units, packed, others : _Kept
     """
 
     def __init__(self, memory: int) -> None:
-        self.memory = memory
+        self.memory, self.n_calls, self._read_before = memory, 0, 0
         self._lock = threading.RLock()
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self.units, self.packed, self.others = _Kept(in_cycles=True), _Kept(), _Kept()
@@ -121,6 +124,7 @@ class RunHere:
     def job(self, sent: SentJob) -> OpenJob:
         """Return a job, opened by the first task that needs it."""
         with self._lock:
+            self.n_calls += 1
             if sent.name not in self._jobs:
                 while len(self._jobs) >= JOBS_KEPT:
                     self._forget(next(iter(self._jobs)))
@@ -136,18 +140,28 @@ class RunHere:
                     ) from error
                 rows = sent.rows or sent.name
                 same = [job.rows for job in self._jobs.values() if job.rows.name == rows]
+                if not same:
+                    worker_log.opens(sent.run, job.source)
                 of_job = same[0] if same else RowsHere(rows, job.source)
                 self._jobs[sent.name] = OpenJob(sent.name, job, self, of_job)
             self._jobs.move_to_end(sent.name)
             return self._jobs[sent.name]
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows that this process has read for the run."""
+        with self._lock:
+            rows = {job.rows.name: job.rows for job in self._jobs.values()}
+            return self._read_before + sum(each.bytes_read for each in rows.values())
+
     def _forget(self, name: str) -> None:
         """Drop all that is kept of a job, and its rows if no other job has them."""
-        job = self._jobs.pop(name, None)
+        rows = self._jobs.pop(name).rows
         for kept in (self.packed, self.others):
             kept.drop(lambda key: key[0] == name)
-        if job is not None and not any(other.rows is job.rows for other in self._jobs.values()):
-            self.units.drop(lambda key: key[0] == job.rows.name)
+        if not any(other.rows is rows for other in self._jobs.values()):
+            self._read_before += rows.bytes_read
+            self.units.drop(lambda key: key[0] == rows.name)
 
 
 class Process:
@@ -168,7 +182,7 @@ class Process:
         with self._lock:
             if sent.run not in self._runs:
                 while len(self._runs) >= RUNS_KEPT:
-                    self._runs.popitem(last=False)
+                    worker_log.goes(self._runs.popitem(last=False)[0])
                 memory = self._memory.get(sent.run, LEAST_KEPT_BYTES)
                 self._runs[sent.run] = RunHere(memory)
             self._runs.move_to_end(sent.run)
@@ -179,7 +193,12 @@ class Process:
         """Drop all that is kept of a run."""
         with self._lock:
             self._memory.pop(run, None)
-            self._runs.pop(run, None)
+            state = self._runs.pop(run, None)
+        if state is None:
+            worker_log.ends_unused(run)
+        else:
+            worker_log.ends(run, state.n_calls, state.bytes_read, state.units.nbytes)
+        del state
         give_back_freed_memory()
 
 
@@ -190,10 +209,15 @@ class RowsHere:
         self.name, self.source = name, source
         self._lock, self._told = threading.Lock(), 0
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows that were read."""
+        return 0 if self.source is None else self.source.bytes_read
+
     def newly_read(self) -> int:
         """Bytes of rows that were read since the last call, by any thread: each is told once."""
         with self._lock:
-            before, self._told = self._told, 0 if self.source is None else self.source.bytes_read
+            before, self._told = self._told, self.bytes_read
             return max(0, self._told - before)
 
 

@@ -49,6 +49,8 @@ REACH_SECONDS = 3.0
 """How long a connection to a worker is tried for: a firewall does not answer at all."""
 OPEN_SECONDS = 5.0
 """How long a run waits for workers that are slow to open while others are ready."""
+FORGET_SECONDS = 0.5
+"""How long the end of a run waits for workers to forget it; those that are busy do so later."""
 
 
 class ResultLostError(Exception):
@@ -113,8 +115,8 @@ class Traffic:
         Kernel values that workers have computed.
     evaluations_checked : int
         Those that this process has computed again to check them.
-    busy_seconds : float
-        Time of all tasks.
+    busy_seconds, waited_seconds : float
+        Time of all tasks; and that this process has waited for workers while there were some.
     """
 
     n_workers: int = 0
@@ -131,6 +133,7 @@ class Traffic:
     evaluations: int = 0
     evaluations_checked: int = 0
     busy_seconds: float = 0.0
+    waited_seconds: float = 0.0
 
 
 @dataclass
@@ -331,8 +334,14 @@ class Workforce:
             self._asked_since = self._asked_since or now
             self._asking = self._start(self._client.scheduler.identity(n_workers=-1))
             self._asking.add_done_callback(lambda _: self._events.put(self._members))
+        began, are_ready = time.monotonic(), bool(self.ready())
+        event = None
         with contextlib.suppress(queue.Empty):
-            self._events.get(timeout=POLL_SECONDS)()
+            event = self._events.get(timeout=POLL_SECONDS)
+        if are_ready:
+            self.traffic.waited_seconds += time.monotonic() - began
+        if event is not None:
+            event()
         self.handle_events()
         if self._error is not None:
             raise self._error
@@ -574,6 +583,10 @@ class Workforce:
 
         async def copy() -> Any:
             addresses = [worker.address for worker in workers]
+            # Dask's scheduler logs a traceback if it is given the address of one that has gone.
+            there = await self._client.scheduler.ncores(workers=addresses)
+            if len(there) < len(addresses):
+                raise ResultLostError(key)
             try:
                 copied = await self._client.scatter(
                     {key: value}, workers=addresses, broadcast=len(workers) > 1, hash=False,
@@ -629,15 +642,44 @@ class Workforce:
 
     def close(self) -> None:
         """Let workers forget what they keep of this run."""
-        from distributed import fire_and_forget
-
         self.is_closed = True
+        forgets = []
         for worker in self.workers.values():
             if worker.opened is None or self._client.status != "running":
                 continue
             with contextlib.suppress(ClusterError):  # there is nothing left to forget
-                fire_and_forget(self.submit(worker, "bigsvm-forget", tasks.forget_run, self._run))
+                future = self.submit(worker, "bigsvm-forget", tasks.forget_run, self._run)
+                forgets.append((worker, future))
         if self._client.status == "running":
             self.want(0, "")
+            for future in self._opening.values():
+                future.release()
+            self._release(forgets)
         if self._asking is not None:
             self._asking.cancel()
+
+    def _release(self, forgets: list[tuple[Worker, Any]]) -> None:
+        """Wait for a moment until workers have forgotten and the scheduler has dropped the results.
+
+        Else a cluster that is closed at once would log that it loses these.
+        """
+        from distributed import fire_and_forget
+
+        awaited = [future for worker, future in forgets if not worker.is_slow]
+        keys, deadline = [future.key for future in awaited], time.monotonic() + FORGET_SECONDS
+        while not all(future.done() for future in awaited) and time.monotonic() < deadline:
+            time.sleep(FORGET_SECONDS / 100)
+        for _, future in forgets:
+            # Dask would keep the result of one that is done for as long as the cluster lives.
+            if not future.done():
+                fire_and_forget(future)
+            future.release()
+        while time.monotonic() < deadline:
+            asked = self._start(self._client.scheduler.who_has(keys=keys))
+            try:
+                left = asked.result(timeout=FORGET_SECONDS)
+            except Exception:  # the scheduler has gone, and so have they
+                return
+            if not any(left.values()):
+                return
+            time.sleep(FORGET_SECONDS / 100)

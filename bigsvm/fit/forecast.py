@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
+    from bigsvm.executors.sizing import WorkerMemory
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Event
 
@@ -106,6 +107,8 @@ class Forecast:
         Most bytes of the checkpoint and of kernel rows on disk.
     samples : tuple of Sample
         Fits that this is based on; the last one may be of all rows.
+    worker_memory : WorkerMemory or None
+        Bytes that a run takes on each worker of the cluster; None without one.
     """
 
     n_rows: int
@@ -115,9 +118,11 @@ class Forecast:
     memory_bytes: int
     disk_bytes: int
     samples: tuple[Sample, ...]
+    worker_memory: WorkerMemory | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as JSON has it; `worker_memory` is there with a cluster."""
+        workers = self.worker_memory
         return {
             "n_rows": self.n_rows,
             **{
@@ -126,6 +131,7 @@ class Forecast:
             },
             "memory_bytes": self.memory_bytes,
             "disk_bytes": self.disk_bytes,
+            **({} if workers is None else {"worker_memory": workers._asdict()}),
             "samples": [sample._asdict() for sample in self.samples],
         }
 
@@ -219,14 +225,23 @@ def forecast(
         if tells_enough and spent + _seconds(samples, n_rows) > MOST_SPENT * expected:
             break
     least = parameters.nu if declaration_of(FIELDS["nu"]).is_used_by(parameters.formulation) else 0
+    support = _support_range(samples, n, least * n)
+    workers = None
+    if hooks.client is not None:
+        from bigsvm.executors.sizing import worker_memory_for  # few have a cluster
+
+        there = hooks.client.scheduler_info(n_workers=-1)["workers"].values()
+        threads = [worker["nthreads"] for worker in there]
+        workers = worker_memory_for(source, support.expected, threads) if threads else None
     return Forecast(
         n,
-        _support_range(samples, n, least * n),
+        support,
         _sweeps_range(samples),
         _seconds_range(samples, n),
         sum(projected.values()),
         _disk_bytes(projected, parameters),
         tuple(samples),
+        workers,
     )
 
 

@@ -209,7 +209,7 @@ def run_problems(
             if checkpoint is not None:
                 ended = result.certificate
                 checkpoint.end(ended.stop_reason, converged=ended.converged)
-        costs = dict if workforce is None else partial(costs_of, workforce)
+        costs = dict if workforce is None else partial(costs_of, workforce, parameters.n_threads)
         yield Trained(
             result, source, plan.block_bytes, kernel, centre, scaler, fingerprint, costs,
             source.take,

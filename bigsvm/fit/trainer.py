@@ -27,7 +27,7 @@ from bigsvm.training.checkpoint import KEPT, Checkpoint
 from bigsvm.training.checkpoint_copy import CheckpointCopy
 from bigsvm.training.events import Joined, Left, TierChosen
 from bigsvm.training.loop import Decomposition
-from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS, StopReason
+from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS, CLUSTER_SECONDS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.working_sets.newton_problem import planned_in_float64
 
@@ -233,13 +233,19 @@ class Trainer:
         return known
 
 
-def costs_of(workforce: Workforce | None) -> dict[str, Any]:
-    """Return `CLUSTER_COSTS` and `BYTES_OF_WORKERS` by name; nothing if no worker took part."""
+def costs_of(workforce: Workforce | None, threads: int) -> dict[str, Any]:
+    """Return what workers have cost, by name; nothing if no worker took part.
+
+    The names are `CLUSTER_COSTS`, `CLUSTER_SECONDS` and `BYTES_OF_WORKERS`. `threads` are those of
+    this process.
+    """
     if workforce is None or not workforce.traffic.n_workers:
         return {}
-    costs: dict[str, Any] = {name: getattr(workforce.traffic, name) for name in CLUSTER_COSTS}
-    read = sorted(workforce.traffic.bytes_read.values(), reverse=True)
-    return {**costs, BYTES_OF_WORKERS: read}
+    traffic = workforce.traffic
+    costs: dict[str, Any] = {name: getattr(traffic, name) for name in CLUSTER_COSTS}
+    seconds = traffic.waited_seconds, traffic.busy_seconds / threads
+    read = sorted(traffic.bytes_read.values(), reverse=True)
+    return costs | dict(zip(CLUSTER_SECONDS, seconds, strict=True)) | {BYTES_OF_WORKERS: read}
 
 
 def workforce_of(hooks: Hooks) -> Workforce:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.declared import AMOUNT, FINITE, Within, check_fields, is_count, is_kind
 from bigsvm.errors import brief
-from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS, StopReason
+from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS, CLUSTER_SECONDS, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -36,6 +36,7 @@ CHECKS: dict[str, Kind] = {
     **dict.fromkeys(("objective_error", "duality_gap_error"), (AMOUNT, None)),
     "seconds": FINITE,
     "seconds_by_phase": ({str: AMOUNT}, None),
+    **dict.fromkeys(CLUSTER_SECONDS, AMOUNT),
     "cpu_idle": (FINITE, None),
     "disk_tier": (str, None),
     "kernel_is_definite": (bool, None),

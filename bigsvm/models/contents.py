@@ -23,6 +23,7 @@ from bigsvm.identity import PYTHON
 from bigsvm.kernels import identity_of_kernel, kernel_from
 from bigsvm.models.certificate import check_certificate
 from bigsvm.parameters.formulations import FORMULATIONS, traits_of
+from bigsvm.training.result import MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,9 +66,13 @@ RULE: dict[int, dict[str, Kind]] = {
 
 
 def header_and_tensors(
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, Any], *, timings: bool
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the JSON header and flat tensors of a file, for attributes of a `KernelExpansion`."""
+    """Return the JSON header and flat tensors of a file, for attributes of a `KernelExpansion`.
+
+    Without `timings` its certificate lacks what differs between two runs of the same fit.
+    """
+    left_out = () if timings else MEASURED
     rule, scaler, calibration = (attributes[name] for name in ("rule", "scaler", "calibration"))
     vectors, coefficients = attributes["support_vectors"], attributes["coefficients"]
     tensors = {"intercepts": np.atleast_1d(attributes["intercept"])}
@@ -95,7 +100,9 @@ def header_and_tensors(
         "calibration": None
         if calibration is None
         else {"method": calibration.method, "n_rows": calibration.n_rows},
-        "certificate": dict(attributes["certificate"]),
+        "certificate": {
+            name: value for name, value in attributes["certificate"].items() if name not in left_out
+        },
         "provenance": dict(attributes["provenance"]),
     }
     if rule is not None:

@@ -527,7 +527,7 @@ class KernelExpansion:
 
     # -- files -----------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, timings: bool = False) -> None:
         """Write the model to one file, whole or not at all.
 
         Parameters
@@ -535,6 +535,11 @@ class KernelExpansion:
         path : path or URL
             A URL such as ``s3://bucket/model.safetensors`` takes the extra ``bigsvm[cloud]``; the
             model is whole in a temporary file first.
+        timings : bool
+            Whether to keep what differs between two runs of the same fit, such as the
+            ``"seconds"`` of `certificate`: ``"seconds_by_phase"``, ``"cpu_idle"``,
+            ``"disk_tier"`` and what workers of a cluster did. Without them the files of both
+            runs are equal.
 
         Raises
         ------
@@ -543,7 +548,7 @@ class KernelExpansion:
         StoreError
             The URL cannot be written to.
         """
-        write_model(vars(self), path)
+        write_model(vars(self), path, timings=timings)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> KernelExpansion:

@@ -3,7 +3,8 @@
 One safetensors file: flat tensors and a JSON text, so that loading cannot run code. The text holds
 a hash of everything, and a file in which any bit has changed is refused. Format 2 is that of models
 with several functions; those with one are in format 1, which earlier versions read too. Format 3
-has a scaler that lists its columns, with one function or several.
+has a scaler that lists its columns, with one function or several. Times of training are left out
+unless they are asked for, so two runs of the same fit write equal files.
 """
 
 from __future__ import annotations
@@ -36,12 +37,18 @@ MOST_HEADER_BYTES = 16 << 20
 times as much."""
 
 
-def write_model(attributes: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+_HEADER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+"""Writes the header of a safetensors file as safetensors does."""
+
+
+def write_model(
+    attributes: Mapping[str, Any], path: str | os.PathLike[str], *, timings: bool = False
+) -> None:
     """Write the attributes of a model to one file or object; see `KernelExpansion.save`."""
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
-    header, tensors = header_and_tensors(attributes)
+    header, tensors = header_and_tensors(attributes, timings=timings)
     text = json.dumps(header, sort_keys=True, default=_plain)
     try:
         with file_to_write(path, "path", what="model") as target:
@@ -117,6 +124,20 @@ def write_tensors(path: Path, text: str, tensors: dict[str, NDArray[Any]]) -> No
         # Straight from the tensors: support vectors are many.
         safetensors.numpy.save_file(tensors, part, metadata)
         part.chmod(mode)  # what it writes only the owner may read
+        _sort_metadata(part)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Put the metadata in order, which safetensors writes in another one each time."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = _HEADER.encode(header).encode()
+        if len(text) > size:
+            raise OSError(f"{path}: a header of {len(text)} bytes has no room in {size}")
+        file.seek(8)
+        file.write(text.ljust(size))
 
 
 def read_tensors(path: Path) -> tuple[str | None, dict[str, NDArray[Any]]]:

@@ -10,8 +10,14 @@ from bigsvm.budget import show_bytes
 from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.text import bytes_on_disk, count, label_text, number, plural
-from bigsvm.report.time_spent import most_of_the_time
-from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS, Certificate, StopReason
+from bigsvm.report.time_spent import most_of_the_time, slower_than_alone
+from bigsvm.training.result import (
+    BYTES_OF_WORKERS,
+    CLUSTER_COSTS,
+    MEASURED,
+    Certificate,
+    StopReason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -251,7 +257,8 @@ _OF_KERNELS = {
     None: "an optimum if the kernel matrix is positive semidefinite, which nobody has checked",
 }
 _MERGED = "as equal rows of one class are trained as one"
-_SHOWN_FIELDS = [field.name for field in fields(Certificate) if field.default is MISSING]
+_REQUIRED = [field.name for field in fields(Certificate) if field.default is MISSING]
+_SHOWN_FIELDS = [name for name in _REQUIRED if name not in MEASURED]
 
 
 def certificate_lines(
@@ -269,7 +276,8 @@ def certificate_lines(
     if missing := [field for field in _SHOWN_FIELDS if field not in certificate]:
         return [("certificate", f"not whole, without {missing[0]}")]
     reason, gap = StopReason(certificate["stop_reason"]), gap_name(formulation)
-    idle = certificate.get("cpu_idle")
+    idle, seconds = certificate.get("cpu_idle"), certificate.get("seconds")
+    took = "" if seconds is None else f", {duration(seconds)}"
     different, many = certificate.get("n_different"), classes is not None and len(classes) > 2
     uncertified = "not certified" if reason.is_uncertified else "NOT converged"
     verdict = "converged" if certificate["converged"] else uncertified
@@ -296,12 +304,13 @@ def certificate_lines(
             f"{plural(certificate['n_sweeps'], 'sweep')}, "
             f"{plural(certificate['n_iter'], 'step')}, "
             f"{count(certificate['n_kernel_evaluations'])} kernel evaluations, "
-            f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
+            f"{show_bytes(certificate['bytes_read'])} read{took}",
         ),
         ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
         ("in short", most_of_the_time(certificate, of_one=not many)),
         ("threads", None if idle is None else f"waited for {idle:.0%} of the time of the sweeps"),
         ("cluster", cluster_line(certificate)),
+        ("workers", slower_than_alone(certificate)),
     ]
 
 

@@ -45,7 +45,7 @@ MOST_NAMED = 30
 """Most classes of a confusion matrix with names beside it; up to half of it, cells have numbers."""
 MOST_SIDE_BY_SIDE = 30
 """Most letters of all these names for which they are written side by side below the matrix."""
-_SAME = ("objective", "gap", "n_iter", "seconds")
+_SAME = ("objective", "gap", "n_iter", "n_support", "n_kernel_evaluations")
 """Entries of a certificate by which a log knows a model."""
 _SEARCHED = {
     "score": str,

@@ -320,6 +320,9 @@ class TrainingProgress:
             note += f", this sweep ends in {duration(left)}"
         if self._threads_of:
             note += f", {plural(len(self._threads_of), 'worker')}"
+        if event.tasks:
+            note += f", {plural(event.tasks, 'task')}, {show_bytes(event.bytes_sent)} sent"
+            note += f", {show_bytes(event.bytes_returned)} returned"
         if self._gap is not None:
             note += f", gap {number(self._gap, 3)}"
         note += self._run_ends()

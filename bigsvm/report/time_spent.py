@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.report.text import count, plural
+from bigsvm.training.result import CLUSTER_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,23 @@ MANY_STEPS = 10
 """Steps for each support vector from which their number depends on C more than on the rows."""
 IDLE = 0.3
 """Share of their time in which threads wait, below which there is work for more of them."""
+SLOWER = 1.5
+"""Times as long as this process alone from which workers are called slower: its threads may be
+faster or slower than theirs."""
+
+
+def slower_than_alone(costs: Mapping[str, Any]) -> str | None:
+    """Say that this process would have been faster without the workers of a cluster.
+
+    None where it would not, where what it lost is short, and where there were none.
+    """
+    waited, alone = (costs.get(name) for name in CLUSTER_SECONDS)
+    if waited is None or alone is None or waited < SLOWER * alone + LEAST_SECONDS:
+        return None
+    return (
+        f"this process waited {waited:.1f} s for the workers, and would have done their work in "
+        f"about {alone:.1f} s: it is faster without them"
+    )
 
 
 def most_of_the_time(certificate: Mapping[str, Any], *, of_one: bool) -> str | None:

@@ -142,12 +142,19 @@ class Solving(NamedTuple):
 
 
 class Sweeping(NamedTuple):
-    """A sweep is under way: `rows_done` of `n_rows`."""
+    """A sweep is under way: `rows_done` of `n_rows`.
+
+    `tasks`, `bytes_sent` and `bytes_returned` are what the workers of a cluster have done and
+    exchanged with this process since it began; 0 without workers.
+    """
 
     sweep: int
     rows_done: int
     n_rows: int
     n_columns: int
+    tasks: int = 0
+    bytes_sent: int = 0
+    bytes_returned: int = 0
 
 
 class Swept(NamedTuple):

@@ -73,6 +73,15 @@ and bytes of rows that it read again to check workers, which `bytes_read` does n
 BYTES_OF_WORKERS = "bytes_read_by_workers"
 """A list besides: bytes of rows that each worker has read, the most first."""
 
+CLUSTER_SECONDS = ("seconds_waited", "seconds_alone")
+"""And: how long this process has waited for workers while there were some, and how long its own
+threads would take for the work that they did meanwhile."""
+MEASURED = (
+    "seconds", "seconds_by_phase", "cpu_idle", "disk_tier", *CLUSTER_COSTS, *CLUSTER_SECONDS,
+    BYTES_OF_WORKERS,
+)  # fmt: skip
+"""Fields of a certificate that differ between two runs of the same fit."""
+
 
 def finite_or_none(value: float) -> float | None:
     """Return a number as certificates have it: None where it is infinite or NaN."""

@@ -192,6 +192,11 @@ class Passes:
                 out[partial.start + partial.kept] += partial.added
             run.watch.add(partial, threads=self._executor.threads)
             count.rows_done = partial.stop
-            run.listener(events.Sweeping(count.n_sweeps + 1, partial.stop, stop, weighted.n))
+            swept = events.Sweeping(count.n_sweeps + 1, partial.stop, stop, weighted.n)
+            if (done := self._executor.traffic) is not None:
+                swept = swept._replace(
+                    tasks=done.tasks, bytes_sent=done.bytes_sent, bytes_returned=done.bytes_returned
+                )
+            run.listener(swept)
             run.pause()
             del partial  # its sums, before the next ones are computed

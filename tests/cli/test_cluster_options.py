@@ -173,7 +173,7 @@ def tls(tmp_path_factory):
         files[name].write_text(getattr(security, attribute))
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, security=security, protocol="tls://",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
     ) as cluster:  # fmt: skip
         yield cluster.scheduler_address, files
 

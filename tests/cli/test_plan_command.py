@@ -33,3 +33,18 @@ def test_text(data):
 
 def test_options_that_mean_nothing_are_refused_as_by_train(data):
     assert "--nu is for" in error_of("plan", data / "train.zarr", "--nu", "0.5")
+
+
+def test_memory_of_the_workers_that_there_are(data, cluster):
+    asked = ("plan", data / "train.zarr", "--C", "2", "--scheduler", cluster.scheduler_address)
+    needed = answer(*asked)["worker_memory"]
+    assert 0 < needed["least"] <= needed["once"]
+    [line] = [line for line in run_here(*asked).stdout.splitlines() if "worker memory" in line]
+    assert " on each worker; from " in line
+    assert "worker_memory" not in answer("plan", data / "train.zarr", "--C", "2")
+
+
+def test_a_cluster_without_workers_needs_no_memory(data, client_without_workers):
+    address = client_without_workers.scheduler.address
+    options = ("--scheduler", address, "--wait-for-workers", "0.1")
+    assert "has had no worker" in error_of("plan", data / "train.zarr", "--C", "2", *options)

@@ -248,3 +248,21 @@ def test_orders_that_are_none_are_refused(stores):
             fitted.predict(rows, order="file")
     with pytest.raises(DataError, match=r"values have shape \(119,\); the store needs one for"):
         store.in_input_order(Y[1:])
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_predictions_in_the_order_of_the_input_have_blocks_of_a_size(stores, monkeypatch, k):
+    monkeypatch.setattr("bigsvm.estimators.lazily.ORDERED_BLOCK", 8 * 50)
+    words = np.array(["no", "yes", "maybe"])[np.arange(120) % k]
+    fitted = bigsvm.SVC(decision_function_shape="ovo").fit(X, words)
+    for method in (fitted.predict, fitted.decision_function):
+        found, expected = method(stores["shuffled"], order="input"), method(X)
+        assert found.shape == expected.shape
+        assert found.dtype == expected.dtype
+        of_row = expected.itemsize * (1 if expected.ndim == 1 else expected.shape[1])
+        assert len(found.chunks[0]) > 1
+        assert max(found.chunks[0]) == max(1, 8 * 50 // of_row)
+        if expected.dtype.kind == "f":
+            np.testing.assert_allclose(found.compute(), expected, rtol=1e-4, atol=1e-4)
+        else:
+            np.testing.assert_array_equal(found.compute(), expected)

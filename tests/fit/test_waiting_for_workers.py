@@ -172,7 +172,7 @@ def test_a_cluster_that_grows_from_nothing_trains(tmp_path, monkeypatch):
                 break
             time.sleep(0.1)
         else:
-            raise AssertionError(f"{len(client.futures)} tasks are left")
+            raise AssertionError(f"tasks are left: {list(client.futures)}")
     assert model.certificate["n_workers"] >= 1
     assert_same_fit(model, fit(rows, y, options))
 

@@ -110,6 +110,16 @@ def test_of_hundreds_of_workers_the_first_are_named_and_all_that_go(capsys, monk
     assert "200 of 1 000 rows, 299 workers" in sweeping
 
 
+def test_a_sweep_says_what_workers_have_done_and_exchanged(capsys, monkeypatch):
+    monkeypatch.setattr("bigsvm.report.progress.LINE_EVERY", 0.0)
+    with Display(quiet=False) as display:
+        show = TrainingProgress(display)
+        show(events.Joined("tcp://10.0.0.1:1", 2))
+        show(events.Sweeping(1, 200, 1000, 40, 17, 2 * 10**6, 3 * 10**3))
+    sweeping = capsys.readouterr().err.splitlines()[-1]
+    assert sweeping.endswith("1 worker, 17 tasks, 2 MB sent, 3 kB returned")
+
+
 def test_a_resumed_run_says_what_it_takes_as_recorded(capsys):
     with Display(quiet=False) as display:
         TrainingProgress(display)(events.TakenAsRecorded(33, 45))

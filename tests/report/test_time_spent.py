@@ -2,7 +2,13 @@
 
 import pytest
 
-from bigsvm.report.time_spent import AGAIN, LEAST_SECONDS, MANY_STEPS, most_of_the_time
+from bigsvm.report.time_spent import (
+    AGAIN,
+    LEAST_SECONDS,
+    MANY_STEPS,
+    most_of_the_time,
+    slower_than_alone,
+)
 from bigsvm.training.result import PHASES
 
 
@@ -49,3 +55,16 @@ def test_short_runs_and_unknown_phases_are_not_told():
     short = dict.fromkeys(PHASES, LEAST_SECONDS / 10)
     for seconds in (None, {}, short, {"of another version": 9.0}):
         assert most_of_the_time({"seconds_by_phase": seconds}, of_one=True) is None
+
+
+@pytest.mark.parametrize(
+    ("waited", "alone", "is_told"),
+    [(12.0, 3.0, True), (12.0, 9.0, False), (1.0, 0.1, False), (None, None, False)],
+)
+def test_workers_that_are_slower_than_this_process_are_told(waited, alone, is_told):
+    costs = {} if waited is None else {"seconds_waited": waited, "seconds_alone": alone}
+    told = slower_than_alone(costs)
+    assert (told is not None) == is_told
+    if is_told:
+        assert "waited 12.0 s" in told
+        assert "about 3.0 s" in told

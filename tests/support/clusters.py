@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from bigsvm.executors import cluster as cluster_executor
-from bigsvm.executors import units
+from bigsvm.executors import sizing
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.workforce import Workforce
 from bigsvm.training.loop import Decomposition
@@ -87,7 +87,7 @@ def make_tasks_many(patch):
         return n_rows * n_partners > 10**5 and (exact or next(asked) % 4 == 0)
 
     patch.setattr("bigsvm.fit.reduction.hold", lambda source, memory: source)
-    patch.setattr(units, "UNITS_PER_THREAD", 24)
+    patch.setattr(sizing, "UNITS_PER_THREAD", 24)
     patch.setattr(cluster_executor.ClusterExecutor, "is_worth_sending", is_worth_sending)
 
 

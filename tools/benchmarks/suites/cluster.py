@@ -17,11 +17,11 @@ work     One process with two threads, one worker and two workers train the same
 scaling  Workers in slowed-down time: each sleeps until --nanoseconds for each kernel value have
          gone by, and --rate for the bytes that it is sent and sends back. So many workers need
          little of a processor. *Far* is what the coordinator waits for its workers; *near* is all
-         the rest, which counts as many times as kernel values are slowed down. Limits: far work is
-         80 % efficient, which is the time that kernel values take ÷ (P × the wait for P workers),
-         and a cost model is right within 15 %. Its constants are those of 1 worker, and the seconds
-         of a pass without kernel values, measured with P workers. The model is printed for up to
-         10⁹ rows, for a link of --link bytes a second.
+         the rest, which counts as many times as kernel values are slowed down. *Whole run* is
+         T(1) ÷ (P × T(P)) of both together. Limits: far work is 80 % efficient, which is the time
+         that kernel values take ÷ (P × the wait for P workers), and a model of the wait is right
+         within 15 %. It has the kernel values, bytes and passes of the run, and the seconds of a
+         pass without kernel values, measured with P workers.
 bytes    Two workers of 28 MB each train 65 MB of rows, of which 86 % would fit on them: once with a
          coordinator of 100 MB, and once with one of 1 GB, where it has room for all rows. Who reads
          and sends what is that of the certificate, in times the bytes of the rows. Limits: the
@@ -57,7 +57,6 @@ from tools.benchmarks.results import (
     megabytes,
     must,
     spread,
-    table,
 )
 
 if TYPE_CHECKING:
@@ -72,12 +71,8 @@ MOST_TIMES, LEAST_FAR, MOST_READ, MOST_BACK, MOST_SENT = 1.5, 0.85, 0.05, 8.1, 1
 LEAST_EFFICIENT, MOST_WRONG = 0.8, 0.15
 LITTLE, MUCH, OF_WORKERS = "100MB here", "1GB here", "28MB"
 MOST_READ_BY_WORKERS = 3.0
-NANOSECONDS, RATE, LINK = 20.0, 62.5e6, 1.25e9
-"""Nanoseconds of a kernel value and bytes a second, both slowed down; bytes a second of a link."""
-SIZES = ((10**6, 10**4), (10**7, 10**5), (10**8, 10**5), (10**8, 10**6), (10**9, 10**6))
-"""Rows and support vectors of the table of costs."""
-TABLE_WORKERS = (1, 10, 100, 1000)
-TABLE_COLUMNS = 100
+NANOSECONDS, RATE = 20.0, 62.5e6
+"""Nanoseconds of a kernel value and bytes a second, both slowed down."""
 EMPTY_PASSES = 15
 """The first of them read the rows; their median does not."""
 
@@ -443,34 +438,6 @@ class Costs(NamedTuple):
         return values, moved + back
 
 
-def seconds_of(value: float) -> str:
-    """Show a time in the unit that suits it."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if value >= 2 * size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.2g} s"
-
-
-def cost_table(costs: Costs, *, value: float, link: float) -> str:
-    """Lay out what far work takes on P threads, and what does not shrink with P."""
-    rows = []
-    for n_rows, n_support in SIZES:
-        far = [
-            sum(costs.far(n_rows, n_support, TABLE_COLUMNS, p, value=value, rate=link))
-            for p in TABLE_WORKERS
-        ]
-        moved = costs.moved_times * n_support * (4 * TABLE_COLUMNS + 8)
-        near = costs.near_per_support * n_support
-        rows.append(
-            [
-                f"{n_rows:.0e}", f"{n_support:.0e}", *map(seconds_of, far),
-                f"{moved / 1e9:.2g}", seconds_of(near),
-            ]
-        )  # fmt: skip
-    header = ["rows", "SVs", *(f"P = {p}" for p in TABLE_WORKERS), "moved, GB", "coordinator"]
-    return table(header, rows)
-
-
 def value_seconds(n_columns: int) -> float:
     """Seconds of a kernel value of dense rows, at the speed of this machine."""
     from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
@@ -502,6 +469,19 @@ def efficiency(row: Row) -> float:
     )
 
 
+def whole_run(row: Row) -> float:
+    """Seconds of a run where near work is slowed down as kernel values are."""
+    return float(row.last("far") + slower(row) * row.last("near"))
+
+
+def efficiency_of_whole(row: Row) -> str:
+    """T(1) ÷ (P × T(P)) of whole runs; nothing without a run of one worker."""
+    alone = [other for other in row.whole.rows() if other.case.parameters["workers"] == 1]
+    if not alone:
+        return "-"
+    return f"{whole_run(alone[0]) / (row.case.parameters['workers'] * whole_run(row)):.0%}"
+
+
 def problem_shown(results: Results) -> str:
     row, options = results.rows()[-1], results.options
     return (
@@ -512,16 +492,14 @@ def problem_shown(results: Results) -> str:
 
 
 def costs_shown(results: Results) -> str:
-    """Lay out the model for other problems, with the constants of the most workers."""
+    """Say what the run with the most workers cost."""
     row = max(results.rows(), key=lambda row: row.case.parameters["workers"])
-    most, value, link = Costs.of(row), value_seconds(TABLE_COLUMNS), results.options.link
+    most = Costs.of(row)
     return (
         f"Costs with {row.case.name} workers: {most.floors:.2f} floors on workers, "
         f"{most.moved_times:.2f} times the support vectors moved, {most.returned_times:.2f} x 8 "
         f"bytes a row back, {1e3 * most.near_per_support:.2f} ms of the coordinator a support "
-        "vector.\n"
-        f"Of {TABLE_COLUMNS} columns, {1e9 * value:.1f} ns a value, a link of {link / 1e9:g} GB/s, "
-        f"P threads:\n\n{cost_table(most, value=value, link=link)}"
+        "vector."
     )
 
 
@@ -564,6 +542,7 @@ SCALING = Suite(
         ("near, s", spread("near", digits=1)),
         ("near, slowed", lambda row: f"{slower(row) * row.last('near'):.0f}"),
         ("efficiency", lambda row: f"{efficiency(row):.0%}"),
+        ("whole run", efficiency_of_whole),
     ),
     before=problem_shown,
     after=costs_shown,
@@ -578,7 +557,6 @@ SCALING = Suite(
         ("--workers", {"type": int, "nargs": "+", "default": [1, 2, 4, 8]}),
         ("--nanoseconds", {"type": float, "default": NANOSECONDS}),
         ("--rate", {"type": float, "default": RATE, "help": "bytes a second"}),
-        ("--link", {"type": float, "default": LINK, "help": "bytes a second, of the table"}),
     ),
 )
 STORAGE = Suite(
