@@ -57,7 +57,7 @@ def times_read(client, rows, memory):
             ):
                 pass
     workforce.close()
-    return workforce.traffic.bytes_read / (rows.n_rows * rows.bytes_per_row)
+    return sum(workforce.traffic.bytes_read.values()) / (rows.n_rows * rows.bytes_per_row)
 
 
 def test_rows_are_read_once_with_the_memory_for_it_and_again_with_the_least(exact_workers, rows):

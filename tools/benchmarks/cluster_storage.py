@@ -88,7 +88,7 @@ def storage(options: argparse.Namespace) -> int:
     certificate, traffic = model.certificate_, watched.workforce.traffic
     n_bytes = 4 * N_COLUMNS * options.rows
     spent = sum(ended.values()) - sum(cpu.values())
-    read = [f"{n / n_bytes:.2f}" for n in (certificate["bytes_read"], traffic.bytes_read)]
+    read = [f"{n / n_bytes:.2f}" for n in (certificate["bytes_read"], sum(traffic.bytes_read.values()))]
     lines = [
         ["write", f"{written:.0f}", f"{cpu_written:.0f}", *of_server(counted), "", ""],
         ["train", f"{seconds:.0f}", f"{spent:.0f}", *of_server(asked), *read],
