@@ -88,7 +88,8 @@ def storage(options: argparse.Namespace) -> int:
     certificate, traffic = model.certificate_, watched.workforce.traffic
     n_bytes = 4 * N_COLUMNS * options.rows
     spent = sum(ended.values()) - sum(cpu.values())
-    read = [f"{n / n_bytes:.2f}" for n in (certificate["bytes_read"], sum(traffic.bytes_read.values()))]
+    of_workers = sum(traffic.bytes_read.values())
+    read = [f"{n / n_bytes:.2f}" for n in (certificate["bytes_read"], of_workers)]
     lines = [
         ["write", f"{written:.0f}", f"{cpu_written:.0f}", *of_server(counted), "", ""],
         ["train", f"{seconds:.0f}", f"{spent:.0f}", *of_server(asked), *read],
