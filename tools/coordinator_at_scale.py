@@ -170,17 +170,22 @@ def here(n_rows: int, real: int, n_support: int) -> Figures:
     return Figures(*(times * x for x in (state, outputs.nbytes, seconds, saved, saving)))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print what the coordinator of both designs takes."""
-    from tools.benchmarks.results import table
-
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the options."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, default, words in (
         ("rows", 1e9, "rows"), ("support", 1e5, "support vectors"), ("workers", 100, "workers"),
         ("passes", 16, "passes over all rows"), ("real", 1e7, "rows that bigsvm scores"),
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=float, default=default, help=words)
-    given = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print what the coordinator of both designs takes."""
+    from tools.benchmarks.results import table
+
+    given = parse(argv)
     n, k, passes = int(given.rows), int(given.support), int(given.passes)
     designs = {
         "here": here(n, min(n, int(given.real)), k),

@@ -21,6 +21,7 @@ from support.optimum import (
     optimum_of_ball,
 )
 from support.resuming import assert_killed_to_the_same_bits
+from support.same import without_measured
 
 import bigsvm
 from bigsvm import KernelExpansion
@@ -152,7 +153,7 @@ def test_an_uncertified_model_is_saved_and_loaded(moons, tmp_path):
     loaded = KernelExpansion.load(tmp_path / "model")
     values = loaded.decision_function(as_row_source(X))
     np.testing.assert_array_equal(values, model.decision_function(X))
-    assert loaded.certificate == model.certificate_
+    assert loaded.certificate == without_measured(model.certificate_)
     assert loaded.certificate["stop_reason"] == "sampled"
     assert loaded.certificate["gap"] is None
     assert loaded.formulation == "l2-svc"

@@ -130,7 +130,7 @@ def test_a_sampled_ball_of_few_rows_is_as_good_as_of_shuffled_ones(
     n_rows, kind, held, accuracy, tmp_path, monkeypatch
 ):
     if not held:
-        for module in ("in_memory", "wrappers"):
+        for module in ("in_memory", "fetched"):
             monkeypatch.setattr(f"bigsvm.data.{module}.HELD_SHARE", 0.0)
     X, y = clusters(np.sort(np.arange(n_rows) % 5), np.random.default_rng(0))
     order = np.random.default_rng(0).permutation(n_rows)

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 import zarr
 from support.resuming import StopAt, assert_resumed_to_the_same_bits
-from support.same import assert_same_model
+from support.same import assert_same_model, without_measured
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -204,7 +204,7 @@ def test_saved_model_keeps_its_certificate(two, tmp_path):
     x, y, _, _ = two
     model = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(x, y).model_
     model.save(tmp_path / "m")
-    assert KernelExpansion.load(tmp_path / "m").certificate == model.certificate
+    assert KernelExpansion.load(tmp_path / "m").certificate == without_measured(model.certificate)
 
 
 WIDE = 197

@@ -17,7 +17,7 @@ from bigsvm.data.fetched import FetchedRows
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.executors import passes as passes_module
-from bigsvm.executors import units
+from bigsvm.executors import sizing, units
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.worker_rows import WorkerRows, of_workers
 from bigsvm.executors.workforce import Workforce
@@ -46,7 +46,7 @@ def random_order(monkeypatch):
     ):
         monkeypatch.setattr(f"{module}.DIRECT_ROWS", 500)
     monkeypatch.setattr(choice, "FIRST_SCOPE", 500)
-    monkeypatch.setattr(units, "UNITS_PER_THREAD", 5)
+    monkeypatch.setattr(sizing, "UNITS_PER_THREAD", 5)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_equal_rows_of_a_store_are_found_by_workers(folder, client, tmp_path):
     assert_same_fit(model, expected)
     assert model.certificate["n_different"] == expected.certificate["n_different"] == 1500
     # What was read is kept in models.
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", timings=True)
     loaded = KernelExpansion.load(tmp_path / "model").certificate
     assert loaded == model.certificate
     assert {*CLUSTER_COSTS, BYTES_OF_WORKERS} <= loaded.keys()

@@ -11,6 +11,7 @@ from command_line import run_here
 from sklearn import svm
 from sklearn.datasets import load_iris, make_classification, make_moons, make_regression
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from support.same import without_measured
 
 import bigsvm
 from bigsvm.data.in_memory import ArrayRows
@@ -250,7 +251,7 @@ def test_a_model_is_saved_with_its_solver(iris, tmp_path):
     model.save(tmp_path / "model")
     again = bigsvm.load(tmp_path / "model")
     assert json.dumps(again.certificate_, sort_keys=True) == json.dumps(
-        model.certificate_, sort_keys=True
+        without_measured(model.certificate_), sort_keys=True
     )
     np.testing.assert_array_equal(again.predict(iris[0]), model.predict(iris[0]))
 

@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 from attacks import random
 
+from tools import coordinator_at_scale
 from tools.benchmarks import __main__ as command
 from tools.benchmarks import bench, suites
 from tools.benchmarks import results as shown
@@ -292,7 +293,8 @@ def test_every_suite_has_options_and_says_how_it_is_called(name):
         writes = 'job["folder"]' in inspect.getsource(job)
         prepares = any(case.data.layouts for case in suite.cases(options))
         if suite.program is not None:
-            writes, prepares = "options.folder" in inspect.getsource(module), False
+            source = inspect.getsource(inspect.getmodule(suite.program))
+            writes, prepares = "options.folder" in source, False
         assert suite.folder is (writes or prepares)
 
 
@@ -304,6 +306,8 @@ def test_printed_texts_have_commands_that_exist(path):
         words = shlex.split(line.replace("--base BASE", f"--base {REPOSITORY}"))
         if words[:3] == ["python", "tools/reliability.py", "random"]:
             random.parse(words[3:])
+        elif words[:3] == ["python", "-m", "tools.coordinator_at_scale"]:
+            coordinator_at_scale.parse(words[3:])
         else:
             assert words[:3] == ["python", "-m", "tools.benchmarks"]
             command.parse(words[3], words[4:])

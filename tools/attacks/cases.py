@@ -24,6 +24,7 @@ from attacks import oracle
 import bigsvm
 from bigsvm.callbacks import Callback
 from bigsvm.errors import MemoryBudgetError
+from bigsvm.training.result import MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,8 @@ ESTIMATORS = {
 REGRESSIONS, ONE_CLASS = ("eps-svr", "nu-svr"), ("one-class", "l2-one-class")
 HELD_OUT_ROWS = 40
 COSTS = frozenset({
-    "seconds", "seconds_by_phase", "cpu_idle", "disk_tier", "bytes_read", "row_misses", "row_reads",
-    "n_kernel_evaluations", "rows_swept", "n_workers", "tasks", "tasks_again", "bytes_sent",
-    "bytes_returned", "bytes_fetched", "bytes_checked", "bytes_read_by_workers", "pairs",
+    *MEASURED, "bytes_read", "row_misses", "row_reads", "n_kernel_evaluations", "rows_swept",
+    "pairs",
 })  # fmt: skip
 """Fields of a certificate that depend on memory, threads, workers and interruptions."""
 
