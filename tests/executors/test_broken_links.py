@@ -97,7 +97,7 @@ BREAKS = {"split": lambda relay: relay.split(SPLIT_SECONDS), "cut": Relay.cut}
 
 @pytest.mark.parametrize("kind", BREAKS)
 def test_the_link_of_a_worker_breaks(problem, model, stack, tmp_path, kind):
-    """Nobody reaches the worker, and it reaches no scheduler."""
+    """The worker and the rest of the cluster do not reach each other."""
     started = stack.enter_context(processes_of(tmp_path, 2))
     own_port = free_port()
     there, back = Relay(own_port), Relay(int(started.address.rpartition(":")[2]))

@@ -32,7 +32,7 @@ distributed = pytest.importorskip("distributed")
 MOST_READ = 0.05
 """Share of the rows that this process may read from their source."""
 ROOM = {"memory": 20 * 10**6}
-"""Of which all rows take a small share, so that they are held here."""
+"""All rows take a small share of this memory: a run without workers holds them."""
 IN_CI = ("c-svc", "crammer-singer")
 
 
