@@ -153,15 +153,16 @@ def _corrected(
 ) -> tuple[I8, F8, Errors | None]:
     """Recompute the outputs that decide what is certified; returns their rows, f, and the errors.
 
-    The error of an output is taken to be at least `least_error`. Outputs change while this runs,
-    and are restored at the end.
+    Where an output may be off by `least_error`, more rows are recomputed to see whether the point
+    stays within the tolerance. Where it does, they are returned as they were: a resumed run then
+    has the bits of an undisturbed one. Outputs change while this runs, and are restored at the end.
     """
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)
     with _Recomputed(exact, beta, outputs) as done:
 
-        def doubtful() -> I8:
-            error = max(DOUBT * done.error, least_error)
+        def doubtful(error: float = 0.0) -> I8:
+            error = max(DOUBT * done.error, error)
             return dual.doubtful(alpha, outputs, tol=tol, error=error)
 
         is_enough, errors = False, None
@@ -172,7 +173,13 @@ def _corrected(
             done.add_all(support)
             while len(rows := done.missing(doubtful())):
                 done.add(rows)
-        return done.rows, outputs[done.rows], errors
+        rows, exact_f = done.rows, outputs[done.rows]
+        if least_error > DOUBT * done.error and dual.optimality(alpha, outputs).gap <= tol:
+            while len(more := done.missing(doubtful(least_error))):
+                done.add(more)
+            if dual.optimality(alpha, outputs).gap > tol:
+                rows, exact_f = done.rows, outputs[done.rows]
+        return rows, exact_f, errors
 
 
 def _few_are_enough(

@@ -16,8 +16,7 @@ from bigsvm.gram.partners import weighted_rows
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
-    from bigsvm.arrays import F8
-    from bigsvm.executors.executor import Executor
+    from bigsvm.executors.executor import Exact, Executor
     from bigsvm.executors.working_rows import WorkingRows
     from bigsvm.training.run import Run
 
@@ -27,16 +26,17 @@ UNCONFIRMED = 0.5
 replaced."""
 
 
-def confirm(run: Run, executor: Executor, rows: WorkingRows, *, tol: float) -> float:
+def confirm(run: Run, executor: Executor, rows: WorkingRows, exact: Exact, *, tol: float) -> float:
     """Recompute outputs that were derived from files of earlier processes; replace wrong ones.
 
-    The outputs of the run are changed in place; returns the largest difference from the recomputed
-    ones that remains. The memory for kernel rows is free during the check.
+    Outputs that seem to be wrong are recomputed in float64: rounding alone may exceed a small
+    tolerance. The outputs of the run are changed in place; returns the largest difference from the
+    recomputed ones that remains. The memory for kernel rows is free during the check.
     """
     if run.computed_outputs:
         return 0.0
     plan, source, outputs = run.plan, run.source, run.state.outputs
-    beta = run.per_output(run.state.alpha)
+    beta, limit = run.per_output(run.state.alpha), UNCONFIRMED * tol
     support = weighted_rows(beta)
     # Rows in memory need no blocks, so the support rows may use the memory for these.
     spare_rows = plan.block_bytes // (4 * source.n_columns) if source.row_alignment <= 1 else 0
@@ -45,19 +45,19 @@ def confirm(run: Run, executor: Executor, rows: WorkingRows, *, tol: float) -> f
         weights, lambda places: rows.gathered(support[places]).everything(),
         at_once=max(plan.active_rows, spare_rows, 1),
     )  # fmt: skip
-    most = 0.0
+    most, seem_wrong = 0.0, np.zeros(len(outputs), np.bool_)
     for partial in executor.run(weighted, start=0, stop=len(outputs), sums_bytes=plan.gram_bytes):
         check_interrupt()
         part = slice(partial.start, partial.stop)
         run.tiles.n_evaluations += partial.evaluations
-        most = max(most, _taken_over(outputs[part], partial.added, UNCONFIRMED * tol))
+        off = np.abs(partial.added - outputs[part])
+        near = off <= limit
+        most = max(most, float(off.max(initial=0.0, where=near)))
+        seem_wrong[part] = ~near.reshape(len(near), -1).all(axis=1)
+    in_doubt = np.flatnonzero(seem_wrong)
+    if len(in_doubt):
+        fresh, kept = exact.outputs(in_doubt, beta), outputs[in_doubt]
+        right = np.abs(fresh - kept) <= limit
+        outputs[in_doubt] = np.where(right, kept, fresh)
+        most = max(most, float(np.abs(fresh - kept).max(initial=0.0, where=right)))
     return most
-
-
-def _taken_over(outputs: F8, fresh: F8, limit: float) -> float:
-    """Replace outputs that differ by more than `limit`; returns the largest other difference."""
-    off = np.abs(fresh - outputs)
-    wrong = ~(off <= limit)
-    outputs[wrong] = fresh[wrong]
-    off[wrong] = 0.0
-    return float(off.max(initial=0.0))

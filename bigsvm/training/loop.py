@@ -217,7 +217,9 @@ class Decomposition:
             self._certified = certify(
                 run.dual, exact, run.state.alpha, run.state.outputs, tol=self.tol,
                 exact_objective=self._exact_objective,
-                inherited_error=lambda: confirm(run, self._executor, self._rows, tol=self.tol),
+                inherited_error=lambda: confirm(
+                    run, self._executor, self._rows, exact, tol=self.tol
+                ),
             )  # fmt: skip
         run.computed_outputs = True
         return self._certified

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SLICES = 4
 """Slices of REFRESH steps that a lane takes before all lanes meet; they wait for the slowest."""
+LEAST_COUNTED = REFRESH // 16
+"""Steps that a function counts for at least: its kernel rows take time, however few its steps."""
 LEAST_HELD = 0.5
 """Least share of the kernel rows of the largest working set that fits in the memory of a lane: with
 less, rows are fetched again and again."""
@@ -122,7 +124,7 @@ class FunctionProblems(WorkingProblem):
 
     @property
     def slices(self) -> int:
-        return 1 if len(self._lanes) == 1 else SLICES * len(self._lanes)
+        return SLICES * len(self._lanes)
 
     def close(self) -> None:
         for lane in self._lanes:
@@ -133,20 +135,25 @@ class FunctionProblems(WorkingProblem):
 
         A function that cannot move stays where it is; once the others are done, all have stalled.
         """
+        # The slices of a function are the same in any lane and with any number of lanes: all have
+        # the same length, and none is started for which too few steps are left.
+        length = min(REFRESH, max_steps)
         left = max_steps
 
-        def slice_of(most: int) -> int:
+        def may_start() -> bool:
             nonlocal left
             with self._counting:
-                taken = min(most, left)
-                left -= taken
-                return taken
+                if left < length:
+                    return False
+                left -= length
+                return True
 
         def work(lane: FunctionLane) -> None:
-            # The slices of a function are the same in any lane and with any number of lanes: steps
-            # left over in a slice are dropped.
-            while self._has_turn(lane) and (steps := slice_of(REFRESH)):
-                self._advance(lane, tol, steps)
+            nonlocal left
+            while self._has_turn(lane) and may_start():
+                taken = self._advance(lane, tol, length)
+                with self._counting:
+                    left += length - min(length, max(taken, LEAST_COUNTED))
 
         try:
             self._tiles.share_out(work, self._lanes)
@@ -169,8 +176,8 @@ class FunctionProblems(WorkingProblem):
                 return False
         return True
 
-    def _advance(self, lane: FunctionLane, tol: float, max_steps: int) -> None:
-        """Advance the function of a lane by a slice."""
+    def _advance(self, lane: FunctionLane, tol: float, max_steps: int) -> int:
+        """Advance the function of a lane by a slice, and return the steps that it took."""
         c, problem = lane.function, self._open(lane)
         steps, costs = int(self._each[c, STEPS]), problem.costs
         progress = problem.advance(tol=tol, max_steps=max_steps)
@@ -178,8 +185,9 @@ class FunctionProblems(WorkingProblem):
         point = problem.point
         self._alpha[part], self._gradient[part] = point.alpha, point.gradient
         self._each[c, STEPS], self._each[c, PAIR] = point.n_done, point.last
+        taken = point.n_done - steps
         with self._counting:
-            self._steps += point.n_done - steps
+            self._steps += taken
             spent = problem.costs.since(costs)
             # Lanes work at the same time.
             self._costs = self._costs.plus(spent._replace(seconds=spent.seconds / len(self._lanes)))
@@ -188,6 +196,7 @@ class FunctionProblems(WorkingProblem):
             self._each[c, ENDED] = STALLED if progress is Progress.STALLED else DONE
             self._close(lane)
             lane.function = -1
+        return taken
 
     def _open(self, lane: FunctionLane) -> WorkingProblem:
         if lane.problem is None:

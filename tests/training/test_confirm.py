@@ -10,6 +10,7 @@ from support.resuming import StopAt
 from support.same import assert_same_bits
 
 from bigsvm.errors import CheckpointError
+from bigsvm.executors.executor import Exact
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.working_rows import WorkingRows
 from bigsvm.training import certify as certifying
@@ -105,10 +106,23 @@ def test_confirm_replaces_wrong_outputs_and_measures_the_rest(k):
         state=SimpleNamespace(outputs=outputs, alpha=beta), per_output=lambda alpha: alpha,
     )  # fmt: skip
     executor = LocalExecutor(run.source, run.tiles, block_bytes=plan.block_bytes)
-    most = confirm(resumed, executor, WorkingRows(run.source), tol=0.02)
-    np.testing.assert_allclose(outputs[7], exact[7], atol=1e-4)
+    rows = WorkingRows(run.source)
+
+    def confirmed(tol):
+        with run.tiles.exact() as tiles:
+            in_float64 = Exact(executor, tiles, rows.gather, at_once=50)
+            return confirm(resumed, executor, rows, in_float64, tol=tol)
+
+    most = confirmed(0.02)
+    np.testing.assert_allclose(outputs[7], exact[7], atol=1e-12)
     np.testing.assert_allclose(outputs[10:20], exact[10:20] + 1e-3, rtol=1e-12)
     assert most == pytest.approx(1e-3, rel=0.05)
+    # A tolerance below the rounding of float32: right outputs stay, to the bit.
+    before = outputs.copy()
+    confirmed(1e-10)
+    np.testing.assert_allclose(outputs[10:20], exact[10:20], atol=1e-12)
+    outputs[10:20] = before[10:20]
+    np.testing.assert_array_equal(outputs, before)
 
 
 @pytest.mark.fault("forged-files")

@@ -152,7 +152,22 @@ def test_there_are_as_many_lanes_as_there_is_room_for(room, lanes):
     """Threads, functions, rows that are packed at once, and kernel rows."""
     with tiles_of(1) as tiles:
         problems = Functions().problems(tiles, **room)
-        assert problems.slices == (1 if lanes == 1 else SLICES * lanes)
+        assert problems.slices == SLICES * lanes
+
+
+def test_functions_of_few_steps_are_solved_in_one_slice():
+    """A caller that copies the state after each slice would do so for each of many classes."""
+    functions = Functions()
+    with tiles_of(1) as tiles:
+        one = functions.problems(tiles)
+        assert one.advance(tol=1.0, max_steps=REFRESH) is Progress.STEPS_SPENT
+        while one.advance(tol=1.0, max_steps=REFRESH) is Progress.STEPS_SPENT:
+            pass
+        problems = functions.problems(tiles)
+        assert problems.advance(tol=1.0, max_steps=problems.slices * REFRESH) is Progress.CONVERGED
+        assert_same_bits(problems, one)
+        one.close()
+        problems.close()
 
 
 def test_stalled_function_does_not_stop_the_others(monkeypatch):
