@@ -40,6 +40,8 @@ LEAST_KEPT_BYTES = 16 << 20
 
 SHARE_OF_PACKED = 16
 """Packed partners take 1 / this of the memory of a run; the others are packed for each task."""
+PADDING = 4
+"""Packed rows take 1 / this more than they do at most: panels are filled up, and have norms."""
 
 
 class NotKeptError(Exception):
@@ -248,7 +250,7 @@ class OpenJob:
     def room_for_packed(self, pieces: list[SentPiece], *, exact: bool) -> int:
         """Bytes that packed partners of pieces take at most: what is packed again costs little."""
         size = sum(piece.nbytes for piece in pieces) * (2 if exact else 1)
-        return min(size, self.run.memory // SHARE_OF_PACKED)
+        return min(size + size // PADDING, self.run.memory // SHARE_OF_PACKED)
 
     def packed(
         self, pieces: list[SentPiece], *, exact: bool
