@@ -9,7 +9,7 @@ import numpy as np
 
 from bigsvm.budget import HELD_SHARE
 from bigsvm.data.rows import RowsAt, check_indices, stack_rows
-from bigsvm.data.wrappers import DerivedRows, HeldRows
+from bigsvm.data.wrappers import HeldRows, RowsInMemory
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.row_source import RemoteBlocks, RowSource
-    from bigsvm.data.rows import Indices, Rows
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
 
 AT_ONCE_BYTES = 64 << 20
 """Bytes of rows that are fetched together, as they are there twice for a moment."""
@@ -29,7 +29,7 @@ LEAST_GROWTH = 8
 times, however few of them are asked for at a time."""
 
 
-class FetchedRows(DerivedRows):
+class FetchedRows(RowsInMemory):
     """Rows of a source that are like rows in memory, but only those that were asked for are there.
 
     Training on them takes the way of `HeldRows`, to the last bit. The rows of `source` come from
@@ -70,24 +70,6 @@ class FetchedRows(DerivedRows):
     ) -> NDArray[Any]:
         """Return a function of all rows, (n,); see `RowSource.values`."""
         return self._source.values(function, dtype)
-
-    def portable(self) -> RowSource | None:
-        """Return the source, if another process can read it."""
-        return self._source.portable()
-
-    def remote_blocks(self) -> RemoteBlocks | None:
-        """Blocks of the source on workers."""
-        return self._source.remote_blocks()
-
-    def placed(self) -> tuple[RowSource, Indices | None]:
-        """Return the source that has these rows, and which of its rows they are."""
-        return self._source.placed()
-
-    def sample_indices(
-        self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
-        """Choose the same random rows as the source."""
-        return self._source.sample_indices(count, seed=seed, candidates=candidates)
 
     def _lent(self, indices: NDArray[np.int64]) -> RowsAt:
         """Rows at `indices`; those that are not here are fetched."""

@@ -270,25 +270,8 @@ class NarrowRows(MappedRows):
         return self._numbering.apply(rows)
 
 
-class HeldRows(DerivedRows):
-    """All rows of a source, read once and kept in memory."""
-
-    def __init__(self, source: RowSource, rows: Rows) -> None:
-        super().__init__(source)
-        self._rows = ArrayRows(rows)
-        self.row_alignment, self.is_fetched = 1, False
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``; a view, if they are dense."""
-        return self._rows.read(start, stop)
-
-    def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices`."""
-        return self._rows.take(indices)
-
-    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
-        """Rows at `indices`, where they are."""
-        return self._rows.lend(indices)
+class RowsInMemory(DerivedRows):
+    """The rows of a source, in memory; other processes have them from the source."""
 
     def portable(self) -> RowSource | None:
         """Return the source that these rows were read from, if another process can read it."""
@@ -307,6 +290,27 @@ class HeldRows(DerivedRows):
     ) -> NDArray[np.int64]:
         """Choose the same random rows as the source that is not held in memory."""
         return self._source.sample_indices(count, seed=seed, candidates=candidates)
+
+
+class HeldRows(RowsInMemory):
+    """All rows of a source, read once and kept in memory."""
+
+    def __init__(self, source: RowSource, rows: Rows) -> None:
+        super().__init__(source)
+        self._rows = ArrayRows(rows)
+        self.row_alignment, self.is_fetched = 1, False
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``; a view, if they are dense."""
+        return self._rows.read(start, stop)
+
+    def take(self, indices: NDArray[np.int64]) -> Rows:
+        """Rows at `indices`."""
+        return self._rows.take(indices)
+
+    def lend(self, indices: NDArray[np.int64]) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        return self._rows.lend(indices)
 
 
 def narrowed(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.data.rows import RowsAt
 from bigsvm.executors import replies, worker_log
 from bigsvm.executors.messages import Done, NotKept, Opened, SentPiece
 from bigsvm.executors.worker_state import LEAST_KEPT_BYTES, PROCESS, Cost, NotKeptError
@@ -139,15 +138,14 @@ def add_up(
     job = PROCESS.job(sent)
     tiles = job.tiles(exact=exact)
     cost = Cost(job, tiles)
-    moved = sum(piece.nbytes for piece in pieces)
-    values = job.unit(unit, 2 * moved)
-    rows = RowsAt(values, chosen.kept() - unit.start)
+    needed = sum(piece.nbytes for piece in pieces) + job.room_for_packed(pieces, exact=exact)
+    rows = job.rows_at(unit, chosen, needed)
     shape = pieces[0].weights.shape[1:]
     sums = np.zeros((len(rows.places), *shape))
     if initial is not None:
         sums[:] = initial
-    for piece in pieces:
-        tiles.multiply(rows, *job.packed(piece, exact=exact, most_bytes=2 * moved), sums)
+    for partners, weights in job.packed(pieces, exact=exact):
+        tiles.multiply(rows, partners, weights, sums)
     return cost.done(sums)
 
 
@@ -155,14 +153,15 @@ def take_rows(sent: SentJob, unit: Unit, chosen: Chosen) -> Done:
     """Rows of a unit, by number."""
     job = PROCESS.job(sent)
     cost = Cost(job)
-    return cost.done(job.unit(unit, 0)[chosen.kept() - unit.start])
+    rows, places = job.rows_at(unit, chosen)
+    return cost.done(rows[places])
 
 
 def values_of_rows(sent: SentJob, unit: Unit, function: Callable[[Rows], NDArray[Any]]) -> Done:
     """Compute a function of the rows of a unit, with a value for each; the rows are kept."""
     job = PROCESS.job(sent)
     cost = Cost(job)
-    return cost.done(function(job.unit(unit, 0)))
+    return cost.done(function(job.unit(unit)))
 
 
 def apply_to_rows(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm.data.row_source import RowSource
 from bigsvm.data.wrappers import DerivedRows
 from bigsvm.errors import ClusterError
 from bigsvm.executors.units import units_of
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.arrays import I8
-    from bigsvm.data.row_source import RemoteBlocks, RowSource
+    from bigsvm.arrays import F8, I8
+    from bigsvm.data.row_source import RemoteBlocks
     from bigsvm.data.rows import Rows
     from bigsvm.executors.units import Units
     from bigsvm.executors.workforce import Workforce
@@ -72,6 +73,24 @@ class WorkerRows(DerivedRows):
             self._force.wait_for_workers()
             return self._found_units().values(function, dtype)
 
+    def rows_with(self, indices: I8, max_bytes: int) -> Rows:
+        """Rows at ascending `indices`; this process does not read the blocks that hold them."""
+        return self.take(indices)
+
+    def column_means(self) -> F8:
+        """Mean of each column; where that takes a pass, workers send the rows."""
+        return RowSource.column_means(self) if self._takes_pass else super().column_means()
+
+    def total_variance(self) -> float:
+        """Variance of all entries; see `column_means`."""
+        return RowSource.total_variance(self) if self._takes_pass else super().total_variance()
+
+    @property
+    def _takes_pass(self) -> bool:
+        """Whether statistics of the source are by a pass of this process over its blocks."""
+        kind = type(self._source)
+        return (kind.column_means, kind._survey) == (RowSource.column_means, RowSource._survey)
+
     def placed(self) -> tuple[RowSource, None]:
         """Return the source, which this process can read itself."""
         return self._source, None
@@ -89,6 +108,9 @@ class WorkerRows(DerivedRows):
         """Bytes of rows that this process has read for the run, but for those of checks."""
         read = self._source.bytes_read - self._read_before
         return read - self._force.traffic.bytes_checked
+
+    def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
+        return self._source._end_of_block(start, stop, max_bytes)
 
     def _are_there_workers(self) -> bool:
         if self._force.is_closed:

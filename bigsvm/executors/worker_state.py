@@ -9,24 +9,27 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
-from bigsvm.data.rows import bytes_of
+from bigsvm.data.rows import RowsAt
 from bigsvm.errors import ClusterError, DataCorruptionError, StoreError
 from bigsvm.executors import worker_log
+from bigsvm.executors.kept import Kept, KeptUnits
 from bigsvm.executors.messages import Done
 from bigsvm.gram import KernelTiles, Partners
+from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.executors.messages import Job, SentJob, SentPiece, Unit
+    from bigsvm.executors.messages import Chosen, Job, SentJob, SentPiece, Unit
     from bigsvm.gram.partners import FunctionWeights
 
 RUNS_KEPT, JOBS_KEPT = 4, 4
@@ -35,72 +38,14 @@ killed does not say that its run has ended."""
 LEAST_KEPT_BYTES = 16 << 20
 """Bytes of units that are kept even if a worker has little memory: one unit is needed anyway."""
 
+SHARE_OF_PACKED = 16
+"""Packed partners take 1 / this of the memory of a run; the others are packed for each task."""
+PADDING = 4
+"""Packed rows take 1 / this more than they do at most: panels are filled up, and have norms."""
+
 
 class NotKeptError(Exception):
     """A worker does not keep a unit that was sent earlier."""
-
-
-class _Kept:
-    """Values kept up to a number of bytes, by keys that begin with the name of a job.
-
-    Parameters
-    ----------
-    in_cycles : bool
-        Whether a job asks for its values in the same order again and again, as for units in each
-        pass. Then the first ones stay and the others come and go: if the one used longest ago
-        went, each would be gone before it is asked for again. Values of other jobs go before.
-        Otherwise the value used longest ago goes first.
-    """
-
-    def __init__(self, *, in_cycles: bool = False) -> None:
-        self._in_cycles = in_cycles
-        self._values: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
-        self.nbytes = 0
-        self._lock, self._making = threading.Lock(), dict[Any, threading.Lock]()
-
-    def get(self, key: Any, make: Callable[[], Any], limit: int) -> Any:
-        """Return the value of a key, made once though several threads may ask."""
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
-            with self._lock:
-                held = self._values.get(key)
-                if held is not None and not self._in_cycles:
-                    self._values.move_to_end(key)
-            if held is None:
-                held = make()
-                with self._lock:
-                    self._values[key] = held
-                    self.nbytes += held[1]
-            with self._lock:
-                self._making.pop(key, None)
-        self.shrink(limit)
-        return held[0]
-
-    def shrink(self, limit: int) -> None:
-        """Drop values until the others take at most `limit` bytes; the last one stays."""
-        dropped = False
-        with self._lock:
-            while self.nbytes > limit and len(self._values) > 1:
-                self.nbytes -= self._values.pop(self._next_to_go())[1]
-                dropped = True
-        if dropped:
-            give_back_freed_memory()
-
-    def _next_to_go(self) -> Any:
-        """Return the key of the value that is dropped first; not the last one."""
-        oldest = next(iter(self._values))
-        if not self._in_cycles:
-            return oldest
-        newest = reversed(self._values)
-        job = next(newest)[0]
-        return next(newest) if oldest[0] == job else oldest
-
-    def drop(self, is_dropped: Callable[[Any], bool]) -> None:
-        """Drop the values of some keys."""
-        with self._lock:
-            for key in [key for key in self._values if is_dropped(key)]:
-                self.nbytes -= self._values.pop(key)[1]
 
 
 class RunHere:
@@ -112,14 +57,15 @@ class RunHere:
         Bytes that the run may take.
     n_calls : int
         Calls of tasks that have asked for a job.
-    units, packed, others : _Kept
+    units : KeptUnits
+    packed, others : Kept
     """
 
     def __init__(self, memory: int) -> None:
         self.memory, self.n_calls, self._read_before = memory, 0, 0
         self._lock = threading.RLock()
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
-        self.units, self.packed, self.others = _Kept(in_cycles=True), _Kept(), _Kept()
+        self.units, self.packed, self.others = KeptUnits(), Kept(), Kept()
 
     def job(self, sent: SentJob) -> OpenJob:
         """Return a job, opened by the first task that needs it."""
@@ -280,31 +226,54 @@ class OpenJob:
         rows: Rows = unit.rows
         return rows
 
-    def unit(self, unit: Unit, needed: int) -> Rows:
+    def unit(self, unit: Unit, needed: int = 0) -> Rows:
         """Rows of a unit, kept or read; `needed` are bytes for what is not units."""
+        key, read, limit = self._ask(unit, needed)
+        return self.run.units.rows_of(key, read, limit)
 
-        def read() -> tuple[Rows, int]:
-            rows = self.read(unit)
-            return rows, bytes_of(rows)
+    def rows_at(self, unit: Unit, chosen: Chosen, needed: int = 0) -> RowsAt:
+        """Chosen rows of a unit, kept or read, as `unit` does; rows that are listed may be kept."""
+        places = chosen.kept() - unit.start
+        if chosen.listed is None:
+            return RowsAt(self.unit(unit, needed), places)
+        key, read, limit = self._ask(unit, needed)
+        return self.run.units.rows_at(key, places, read, limit)
 
-        key, limit = (self.rows.name, unit.start, unit.stop), self._most_bytes(needed)
-        rows: Rows = self.run.units.get(key, read, limit)
-        return rows
+    def _ask(self, unit: Unit, needed: int) -> tuple[tuple[Any, ...], Callable[[], Rows], int]:
+        """Return the key of a unit, what reads it, and most bytes of units that are kept."""
+        if not needed:
+            # No pass is under way, and the partners of the next one have other names.
+            self.run.packed.drop(lambda key: True)
+        key = self.rows.name, unit.start, unit.stop
+        return key, lambda: self.read(unit), self._most_bytes(needed)
+
+    def room_for_packed(self, pieces: list[SentPiece], *, exact: bool) -> int:
+        """Bytes that packed partners of pieces take at most: what is packed again costs little."""
+        size = sum(piece.nbytes for piece in pieces) * (2 if exact else 1)
+        return min(size + size // PADDING, self.run.memory // SHARE_OF_PACKED)
 
     def packed(
-        self, piece: SentPiece, *, exact: bool, most_bytes: int
-    ) -> tuple[Partners, F8 | FunctionWeights]:
-        """Partners of a piece and their weights, packed once where the memory allows."""
+        self, pieces: list[SentPiece], *, exact: bool
+    ) -> Iterator[tuple[Partners, F8 | FunctionWeights]]:
+        """Yield partners of pieces and their weights, each packed once where the memory allows."""
+        room = self.room_for_packed(pieces, exact=exact)
+        for piece in pieces:
+            n, size = piece.rows.shape[0], piece.nbytes * (2 if exact else 1)
+            step = in_whole_tiles(max(PARTNERS_PER_TILE, n * room // max(size, 1)))
+            for low in range(0, n, step):
+                part = None if n <= step else slice(low, low + step)
+                pack = partial(self._pack, piece, part, exact=exact)
+                yield self.run.packed.get((self.name, piece.name, low, exact), pack, room)
+
+    def _pack(
+        self, piece: SentPiece, part: slice | None, *, exact: bool
+    ) -> tuple[tuple[Partners, F8 | FunctionWeights], int]:
+        rows, weights = piece.rows, piece.weights
+        if part is not None:
+            rows, weights = rows[part], weights[part]
         tiles = self.tiles(exact=exact)
-
-        def pack() -> tuple[tuple[Partners, F8 | FunctionWeights], int]:
-            partners = Partners(tiles.values, piece.rows, for_sparse_rows=self.is_sparse)
-            return (partners, tiles.prepared(partners, piece.weights)), partners.nbytes
-
-        key = self.name, piece.name, exact
-        packed: tuple[Partners, F8 | FunctionWeights]
-        packed = self.run.packed.get(key, pack, most_bytes)
-        return packed
+        partners = Partners(tiles.values, rows, for_sparse_rows=self.is_sparse)
+        return (partners, tiles.prepared(partners, weights)), partners.nbytes
 
 
 class Cost:

@@ -17,7 +17,7 @@ from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
 from bigsvm.fit.reduction import ModelFunctions, hold_and_plan
 from bigsvm.fit.single import StartError, alpha_of
-from bigsvm.fit.variables import ORDER_SEED
+from bigsvm.fit.variables import order_of_training
 from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def _recorded_order(parameters: TrainingParameters) -> dict[str, str]:
 
 
 def _order(source: RowSource, problem: CrammerSinger, parameters: TrainingParameters) -> I8 | None:
-    """Rows with a weight in random order, of which the first stand for all; None as they come."""
+    """Rows with a weight in the order of training; None for all as they come."""
     if source.row_alignment > 1 or source.n_rows <= DIRECT_ROWS or parameters.working_set == "all":
         return None
     weighted = np.flatnonzero(problem.weights(slice(None)))
-    return np.random.default_rng(ORDER_SEED).permutation(weighted)
+    return weighted[order_of_training(source, weighted)]

@@ -10,6 +10,7 @@ import numpy as np
 from bigsvm.budget import HELD_SHARE, parse_bytes, show_bytes
 from bigsvm.data.wrappers import DrawnRows
 from bigsvm.errors import DataError, MemoryBudgetError
+from bigsvm.executors.clients import workers_of
 from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
 from bigsvm.working_sets.choice import DIRECT_ROWS
@@ -68,7 +69,13 @@ def drawn_for(
         candidates = np.flatnonzero(np.asarray(sample_weight) > 0)
     rng = np.random.default_rng(ORDER_SEED)
     chosen = np.sort(rng.choice(candidates, min(count, len(candidates)), replace=False))
-    drawn = DrawnRows(source, chosen, source.rows_with(chosen, int(HELD_SHARE * memory)))
+    with workers_of(hooks.client, hooks.terms) as workforce:
+        rows = source
+        if workforce is not None:
+            from bigsvm.executors.worker_rows import of_workers  # one process does without
+
+            rows = of_workers(source, workforce)
+        drawn = DrawnRows(source, chosen, rows.rows_with(chosen, int(HELD_SHARE * memory)))
     if labels is None:
         return drawn
     n_classes, n_drawn = len(np.unique(labels)), len(np.unique(labels[drawn.drawn]))

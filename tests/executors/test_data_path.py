@@ -16,13 +16,17 @@ from bigsvm.data.dask_rows import DaskRows
 from bigsvm.data.fetched import FetchedRows
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
+from bigsvm.data.wrappers import PartRows
 from bigsvm.executors import passes as passes_module
 from bigsvm.executors import sizing, units
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.worker_rows import WorkerRows, of_workers
 from bigsvm.executors.workforce import Workforce
+from bigsvm.fit import problem as problem_module
+from bigsvm.fit import sampling
 from bigsvm.fit.duplicates import hashes_of
 from bigsvm.models import KernelExpansion, prediction
+from bigsvm.small.rule import SWITCH
 from bigsvm.training.result import BYTES_OF_WORKERS, CLUSTER_COSTS
 from bigsvm.working_sets import choice
 from tools.fake_workers import fake_workforce
@@ -130,6 +134,67 @@ def test_equal_rows_of_a_store_are_found_by_workers(folder, client, tmp_path):
     loaded = KernelExpansion.load(tmp_path / "model").certificate
     assert loaded == model.certificate
     assert {*CLUSTER_COSTS, BYTES_OF_WORKERS} <= loaded.keys()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_statistics_of_a_part_of_a_store_are_those_of_rows_that_workers_send(
+    folder, client, sparse
+):
+    stored(folder, "two", sparse=sparse)
+    store = open_store(folder / f"two-{sparse}.zarr")
+    whole, chosen = store.rows, np.flatnonzero(np.arange(store.rows.n_rows) % 3)
+    y, options = store.labels()[chosen], FITS["c-svc"][1] | {"gamma": "scale"}
+    expected = fit(PartRows(whole, chosen), y, options | ROOM)
+    # What is left is which columns of sparse rows occur, before the run.
+    before = whole.bytes_read
+    model = fit(PartRows(whole, chosen), y, options | ROOM, client)
+    read = whole.bytes_read - before - model.certificate["bytes_checked"]
+    assert read <= (1 if sparse else MOST_READ) * size_of(whole)
+    assert_same_fit(model, expected)
+
+
+def test_random_rows_for_training_without_certificate_are_sent_by_workers(tmp_path, client):
+    X, y = problem("two")
+    # Small chunks, as of other stores here; this one is not shuffled.
+    with pytest.MonkeyPatch.context() as patch:
+        make_chunks_small(patch)
+        rows = write_store(tmp_path / "sorted.zarr", X, y, shuffle=False).rows
+    drawn, opened = [], []
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (sampling, problem_module):
+            patch.setattr(module, "DIRECT_ROWS", 100)
+        patch.setattr(WorkerRows, "rows_with", _noted(WorkerRows.rows_with, drawn))
+        patch.setattr(Workforce, "close", _noted(Workforce.close, opened, notes_self=True))
+        options = FITS["c-svc"][1] | {"memory": 10**6, "certify": False}
+        expected = fit(rows, y, options)
+        assert not drawn
+        before = rows.bytes_read
+        model = fit(rows, y, options, client)
+    [sent] = drawn
+    assert len(sent) < rows.n_rows
+    checked = sum(workforce.traffic.bytes_checked for workforce in opened)
+    assert rows.bytes_read - before - checked <= MOST_READ * size_of(rows)
+    assert_same_fit(model, expected)
+
+
+def _noted(method, results, *, notes_self=False):
+    def noted(*given):
+        answer = method(*given)
+        results.append(given[0] if notes_self else answer)
+        return answer
+
+    return noted
+
+
+def test_few_rows_are_trained_here_and_read_once(folder, client, passes, monkeypatch):
+    monkeypatch.setenv(SWITCH, "auto")
+    X, y = (values[:2000] for values in problem("two"))
+    store = write_store(folder / "few.zarr", X, y)
+    before = store.rows.bytes_read
+    model = fit(store.rows, store.labels(), FITS["c-svc"][1] | {"memory": 10**8}, client)
+    assert not passes
+    assert not {*CLUSTER_COSTS} & model.certificate.keys()
+    assert store.rows.bytes_read - before == size_of(store.rows)
 
 
 @contextlib.contextmanager

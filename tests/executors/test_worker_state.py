@@ -4,9 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from support.stores import dense
 
 from bigsvm.executors import worker_state
-from bigsvm.executors.messages import Job, SentJob, Unit
+from bigsvm.executors.kept import SHARE_OF_FEW
+from bigsvm.executors.messages import Ascending, Chosen, Job, SentJob, Unit
 from bigsvm.executors.worker_state import Process
 from bigsvm.kernels import RBF
 
@@ -14,14 +17,17 @@ N_UNITS, UNIT_BYTES, N_CYCLES = 20, 400, 10
 
 
 class CountedRows:
-    """Rows of which each unit takes 400 bytes; counts the bytes that are read."""
+    """Rows with their numbers, 4 bytes each; counts the bytes that are read."""
 
-    is_sparse = False
     bytes_read = 0
+
+    def __init__(self, *, sparse=False):
+        self.is_sparse = sparse
 
     def read(self, start, stop):
         self.bytes_read += 4 * (stop - start)
-        return np.zeros((stop - start, 1), np.float32)
+        rows = np.arange(start, stop, dtype=np.float32)[:, None]
+        return sp.csr_array(rows) if self.is_sparse else rows
 
 
 @pytest.fixture
@@ -37,19 +43,76 @@ def opened(process, run, name, memory):
     return job
 
 
-def read_in_cycles(job, cycles=N_CYCLES, *, needed=0):
-    for _ in range(cycles):
-        for number in range(N_UNITS):
+def read_units(job, numbers, *, needed=0, n_tasks=1):
+    for number in numbers:
+        for _ in range(n_tasks):
             job.unit(Unit(100 * number, 100 * (number + 1)), needed)
+
+
+def read_in_cycles(job, cycles=N_CYCLES, *, needed=0, n_tasks=1):
+    for _ in range(cycles):
+        read_units(job, range(N_UNITS), needed=needed, n_tasks=n_tasks)
     return job.source.bytes_read / (N_UNITS * UNIT_BYTES)
 
 
+@pytest.mark.parametrize("n_tasks", [1, 3])
 @pytest.mark.parametrize("share", [0.3, 0.86])
-def test_units_that_do_not_fit_are_the_only_ones_read_again(process, share):
-    job = opened(process, "run", "job", int(share * N_UNITS * UNIT_BYTES))
-    kept = int(share * N_UNITS) - 1  # one is there to be read
-    read = read_in_cycles(job)
-    assert read == pytest.approx(1 + (N_CYCLES - 1) * (1 - kept / N_UNITS), abs=1e-9)
+def test_as_few_units_are_read_again_as_can_be(process, share, n_tasks):
+    kept = int(share * N_UNITS)
+    job = opened(process, "run", "job", kept * UNIT_BYTES)
+    read = read_in_cycles(job, n_tasks=n_tasks)
+    again = (N_CYCLES - 1) * (N_UNITS - kept)
+    # The one that was read last is there, though another one will be asked for sooner.
+    assert 1 + again / N_UNITS <= read <= 1 + again / (N_UNITS - 1)
+
+
+def test_units_that_are_asked_for_again_and_again_stay(process):
+    """As those of the first rows, while only these take part."""
+    job = opened(process, "run", "job", N_UNITS // 2 * UNIT_BYTES)
+    read_in_cycles(job, 1)
+    scope = range(N_UNITS // 2 - 1)
+    for _ in range(4):
+        read_units(job, scope)
+    before = job.source.bytes_read
+    read_units(job, scope)
+    assert job.source.bytes_read == before
+
+
+def listed(job, unit, places, needed=0):
+    """Rows at places of a unit, as a worker has them."""
+    chosen = Chosen(unit.start, unit.stop, listed=Ascending.of(unit.start + places))
+    rows, at = job.rows_at(unit, chosen, needed)
+    return rows[at]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_that_are_listed_stay_when_their_unit_goes(process, sparse):
+    memory, units = 14 * UNIT_BYTES * (3 if sparse else 1), range(0, 100 * N_UNITS, 100)
+    job = opened(process, "run", "job", memory)
+    job.rows.source = source = CountedRows(sparse=sparse)
+    places = np.array([3, 20, 99])
+    expected = {start: source.read(start, start + 100)[places] for start in units}
+    for start in units:
+        listed(job, Unit(start, start + 100), places[[0, 2]])
+        listed(job, Unit(start, start + 100), places[[1]])
+    before = source.bytes_read
+    for start in units:
+        found = listed(job, Unit(start, start + 100), places)
+        np.testing.assert_array_equal(dense(found), dense(expected[start]))
+    assert source.bytes_read == before
+    for start in units:
+        listed(job, Unit(start, start + 100), np.array([3, 50]))  # another row of each
+    assert source.bytes_read >= before + 6 * UNIT_BYTES
+    assert job.run.units.nbytes + job.run.units._few.nbytes <= memory
+
+
+def test_many_rows_that_are_listed_do_not_take_the_room_of_units(process):
+    job = opened(process, "run", "job", 10 * UNIT_BYTES)
+    for _ in range(3):
+        for start in range(0, 100 * N_UNITS, 100):
+            listed(job, Unit(start, start + 100), np.arange(0, 50, 2))  # a quarter
+            listed(job, Unit(start, start + 100), np.arange(0, 100, 2))
+    assert job.run.units._few.nbytes <= (10 / SHARE_OF_FEW + 1) * UNIT_BYTES
 
 
 def test_rows_that_have_moved_take_room_from_some_units_only(process):

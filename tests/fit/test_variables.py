@@ -85,6 +85,15 @@ def test_a_variable_of_one_row_keeps_its_bits(repeated):
     assert np.isin(coefficients, [0.1, -0.1]).all()
 
 
+def test_rows_of_a_shuffled_store_are_trained_in_its_order(repeated):
+    source, X, y = repeated
+    source.is_shuffled = True
+    variables = make_variables(source, CSVC(sign=y, C=1.0), merge=True)
+    assert (np.diff(variables.groups.first) > 0).all()
+    different = {(X[i].tobytes(), y[i]) for i in range(300)}
+    assert len(variables.groups) == len(different)
+
+
 def test_rows_are_not_merged_when_few_or_when_not_asked_for(repeated, monkeypatch):
     source, _, y = repeated
     formulation = CSVC(sign=y, C=1.0)
