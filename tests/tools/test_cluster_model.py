@@ -33,7 +33,8 @@ def run_of(rows, off):
         "evaluations": evaluations, "moved": support, "returned": rows, "saved": 16 * rows,
         "saves": 3, "empty": 0.01, "passes": 1e-9 * evaluations + 0.01 * passes,
         "steps": 1e-4 * support, "scans": 1e-7 * rows, "labels": 1e-7 * rows,
-        "tasks": 0.001 * passes, "checkpoints": 1e-9 * rows, "scheduling": 0.001 * passes, "ends": 1 + 1e-6 * support,
+        "tasks": 0.001 * passes, "checkpoints": 1e-9 * rows, "scheduling": 0.001 * passes,
+        "ends": 1 + 1e-6 * support,
     }  # fmt: skip
     if rows == max(SIZES):
         answer = {name: value * off.get(name, 1) for name, value in answer.items()}
