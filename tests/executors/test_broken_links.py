@@ -49,7 +49,8 @@ def connected(stack, address, n_workers, **options):
     """Open a client of a scheduler, with so many workers."""
     client = distributed.Client(address, set_as_default=False, **options)
     stack.callback(client.close)
-    client.wait_for_workers(n_workers, timeout=HANGS)
+    if n_workers:
+        client.wait_for_workers(n_workers, timeout=HANGS)
     return client
 
 
@@ -145,6 +146,7 @@ def test_a_scheduler_that_is_killed_for_good_ends_a_run_that_is_saved(
     problem, model, stack, tmp_path
 ):
     started = stack.enter_context(processes_of(tmp_path, 1))
+    connected(stack, started.address, 1)  # it may take long to start
     client = connected(stack, started.address, 1, timeout=3)
     options = {"checkpoint": str(tmp_path / "run"), "checkpoint_every": 1e9}
     with Disturbance(started.scheduler.kill, phase="sweep", share=0.3) as disturbance:
