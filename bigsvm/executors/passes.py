@@ -22,7 +22,7 @@ from bigsvm.executors.messages import NotKept
 from bigsvm.executors.queues import Hungry, Queues
 from bigsvm.executors.replies import ReplyError
 from bigsvm.executors.sharing import Sharing
-from bigsvm.executors.workforce import ResultLostError
+from bigsvm.executors.workforce import ResultLostError, SchedulerLostError
 from bigsvm.interruption import check_interrupt
 
 if TYPE_CHECKING:
@@ -255,7 +255,8 @@ class Pass:
             # What the worker was sent may be lost as well, and Dask cannot make it again.
             self._sharing.held.pop(worker.address, None)
             self._changes = -1  # look at all workers
-            self._lose(worker, flight.numbers)
+            are_blamed = not isinstance(error, SchedulerLostError)
+            self._lose(worker, flight.numbers, are_blamed=are_blamed)
             return
         self._workforce.hear(worker)
         if error is not None:
@@ -377,12 +378,15 @@ class Pass:
                 for number in flight.numbers:
                     self._put_back(number)
         for worker, numbers in lost.values():
-            self._lose(worker, sorted(numbers))
+            self._lose(worker, sorted(numbers), are_blamed=not worker.went_with_scheduler)
 
-    def _lose(self, worker: Worker, numbers: list[int]) -> None:
-        """Have calls done again whose worker has gone, unless many have gone over them."""
+    def _lose(self, worker: Worker, numbers: list[int], *, are_blamed: bool) -> None:
+        """Have calls done again whose worker has gone, unless many have gone over them.
+
+        Calls are not blamed for what ends with a scheduler.
+        """
         for number in numbers:
-            self._losses[number] = self._losses.get(number, 0) + 1
+            self._losses[number] = self._losses.get(number, 0) + are_blamed
             if self._losses[number] >= MOST_LOSSES:
                 self._error = ClusterError(
                     f"{MOST_LOSSES} workers were lost over the same task, the last one at "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -30,21 +31,25 @@ ALONE_SECONDS = 10.0
 class WorkerRows(DerivedRows):
     """Rows that workers read, or have as results of Dask, and send here if they are asked for.
 
-    They wait for workers as any task of a run does, once; later, while there are none, this process
-    reads rows itself. `bytes_read` are those that it has read, without those that it has read again
-    to check workers.
+    They wait for workers as any task of a run does, once, and at most for `patience` seconds. While
+    there are none then, or later, this process reads rows itself. `bytes_read` are those that it
+    has read, without those that it has read again to check workers.
 
     Parameters
     ----------
     source : RowSource
         It has to be portable, or to have remote blocks.
     workforce : Workforce
+    patience : float
+        The time limit of the run: it ends with what it has.
     """
 
-    def __init__(self, source: RowSource, workforce: Workforce) -> None:
+    def __init__(
+        self, source: RowSource, workforce: Workforce, *, patience: float = math.inf
+    ) -> None:
         super().__init__(source)
         self.is_fetched = True
-        self._force, self._lock = workforce, threading.RLock()
+        self._force, self._patience, self._lock = workforce, patience, threading.RLock()
         self._units: Units | None = None
         self._read_before = source.bytes_read
 
@@ -70,8 +75,9 @@ class WorkerRows(DerivedRows):
     ) -> NDArray[Any]:
         """Return a function of all rows, (n,), which workers compute; see `Units.values`."""
         with self._lock:
-            self._force.wait_for_workers()
-            return self._found_units().values(function, dtype)
+            if self._force.wait_for_workers(at_most=self._patience):
+                return self._found_units().values(function, dtype)
+            return self._source.values(function, dtype)
 
     def rows_with(self, indices: I8, max_bytes: int) -> Rows:
         """Rows at ascending `indices`; this process does not read the blocks that hold them."""
@@ -116,7 +122,7 @@ class WorkerRows(DerivedRows):
         if self._force.is_closed:
             return False
         if self._units is None:
-            self._force.wait_for_workers()
+            return self._force.wait_for_workers(at_most=self._patience)
         return bool(self._force.ready())
 
     def _found_units(self) -> Units:
@@ -126,10 +132,10 @@ class WorkerRows(DerivedRows):
         return self._units
 
 
-def of_workers(source: RowSource, workforce: Workforce) -> RowSource:
-    """Have workers read the rows of a source, if they can."""
+def of_workers(source: RowSource, workforce: Workforce, *, patience: float = math.inf) -> RowSource:
+    """Have workers read the rows of a source, if they can; see `WorkerRows`."""
     if source.row_alignment <= 1:
         return source
     if source.portable() is None and source.remote_blocks() is None:
         return source
-    return WorkerRows(source, workforce)
+    return WorkerRows(source, workforce, patience=patience)

@@ -57,6 +57,10 @@ class ResultLostError(Exception):
     """A result, or what its task was sent, is gone with the worker that had it."""
 
 
+class SchedulerLostError(ResultLostError):
+    """The connection to the scheduler has ended, and Dask drops all tasks with it."""
+
+
 class Call(NamedTuple):
     """A task that is to be done by some worker.
 
@@ -160,6 +164,8 @@ class Worker:
         Its results that were used since some of them were last computed again here.
     is_reached : bool
         Whether this process can connect to it, so that bytes need not go through the scheduler.
+    went_with_scheduler : bool
+        Whether it has gone as another scheduler was started: it was not lost over a task.
     """
 
     address: str
@@ -173,6 +179,7 @@ class Worker:
     has_same_bits: bool = True
     n_unchecked: int = 0
     is_reached: bool = False
+    went_with_scheduler: bool = False
 
 
 class Workforce:
@@ -202,6 +209,8 @@ class Workforce:
     copies_wait : bool
         Whether Dask may wait to copy a value to a worker that does not answer. It copies one value
         after the other where there are several workers, so that each would wait as long.
+    seconds_without : float
+        Time that the run has waited while there was no worker.
     """
 
     def __init__(
@@ -230,7 +239,8 @@ class Workforce:
         self.is_closed = self.is_doubtful = self._told_of_way = False
         self._asked_since: float | None = None
         self._stepped = time.monotonic()
-        self._seconds_alone = 0.0
+        self._seconds_alone = self.seconds_without = 0.0
+        self._scheduler_id = ""
         self._told, self._wanted = TOLD_SECONDS, list[Any]()
         self._least_memory = 0
 
@@ -275,8 +285,10 @@ class Workforce:
         ]
         return min(sizes, default=0.0)
 
-    def wait_for_workers(self) -> None:
+    def wait_for_workers(self, *, at_most: float = math.inf) -> bool:
         """Wait until all workers that there are have opened, or some after OPEN_SECONDS.
+
+        Returns whether there are some, which there may not be after `at_most` seconds.
 
         Raises
         ------
@@ -288,8 +300,10 @@ class Workforce:
         self.want(max(len(self._wanted), 1), "bigsvm-open")
         while not self.ready() or self._opening:
             self.step()
-            if time.monotonic() - began > OPEN_SECONDS and self.ready():
-                return
+            waited = time.monotonic() - began
+            if waited > (OPEN_SECONDS if self.ready() else at_most):
+                break
+        return bool(self.ready())
 
     @contextlib.contextmanager
     def waiting_at_most(self, seconds: float) -> Iterator[None]:
@@ -371,6 +385,7 @@ class Workforce:
             self._seconds_alone, self._told = 0.0, TOLD_SECONDS
             return
         self._seconds_alone += spent
+        self.seconds_without += spent
         told = f"the scheduler {self._scheduler} has had no worker for {self._seconds_alone:.0f} s"
         start = f"start workers, as with: dask worker {self._scheduler}"
         if self._terms.wait is not None and self._seconds_alone > self._terms.wait:
@@ -393,8 +408,10 @@ class Workforce:
         if asking is None or asking.cancelled() or asking.exception() is not None:
             return  # the scheduler is asked again, until `_check_connection` gives up
         self._asked_since = None
-        told = asking.result()["workers"]
+        identity = asking.result()
+        told, was, self._scheduler_id = identity["workers"], self._scheduler_id, identity["id"]
         for worker in list(self.workers.values()):
+            worker.went_with_scheduler = self._scheduler_id != was
             if told.get(worker.address, {}).get("local_directory") != worker.folder:
                 self._lose(self.workers.pop(worker.address))
         for address, information in told.items():
@@ -407,6 +424,11 @@ class Workforce:
             worker = self.workers[address]
             if information["last_seen"] != worker.last_seen:
                 worker.last_seen, worker.alive = information["last_seen"], time.monotonic()
+        if any(future.cancelled() for future in self._wanted):
+            # The scheduler has been started again, or the connection to it made anew.
+            n_tasks, name = len(self._wanted), self._wanted[0].key.rpartition("-")[0]
+            self._wanted = []
+            self.want(n_tasks, name)
 
     def _open(self, worker: Worker) -> None:
         future = self.submit(
@@ -533,7 +555,7 @@ class Workforce:
         Raises
         ------
         Exception
-            Of the task; ResultLostError if its worker has gone.
+            Of the task; ResultLostError if its worker has gone, or SchedulerLostError.
         """
         if future.status == "error":
             raise await future.exception(asynchronous=True)
@@ -542,10 +564,13 @@ class Workforce:
                 found = await self._fetch_directly(future.key, worker)
                 if future.key in found:
                     return found[future.key]
-            answer = await self._client.scheduler.gather(keys=[future.key])
+            try:
+                answer = await self._client.scheduler.gather(keys=[future.key])
+            except OSError as error:
+                raise SchedulerLostError(future.key) from error
             if answer["status"] == "OK":
                 return answer["data"][future.key]
-        raise ResultLostError(future.key)
+        raise (SchedulerLostError if future.status == "cancelled" else ResultLostError)(future.key)
 
     async def _fetch_directly(self, key: str, worker: Worker) -> dict[Any, Any]:
         """Get a result from its worker; empty if it is not there. The first one shows if it can."""

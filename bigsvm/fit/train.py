@@ -184,15 +184,17 @@ def run_problems(
         source = training_matrix(source)
     scaler = source.scaler  # read before the run, so that a damaged one is found before it
     with ExitStack() as stack:
-        workforce = None
+        workforce, waited = None, None
         if hooks.client is not None:
             from bigsvm.executors.worker_rows import of_workers  # one process does without
 
             workforce = workforce_of(hooks)
             stack.callback(workforce.close)
-            hooks, source = replace(hooks, client=workforce), of_workers(source, workforce)
+            hooks = replace(hooks, client=workforce)
+            waited = partial(getattr, workforce, "seconds_without")
+            source = of_workers(source, workforce, patience=parameters.max_seconds)
         # The memory, the kernel, what a checkpoint must agree with, and the order of training.
-        with before_training(parameters, hooks) as time_left:
+        with before_training(parameters, hooks, waited) as time_left:
             source, plan = problems.plan(source)
             kernel, centre = find_kernel(
                 parameters, source, problems.sample_weight, block_bytes=plan.block_bytes,

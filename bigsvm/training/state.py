@@ -323,9 +323,12 @@ def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
 
 @contextmanager
 def before_training(
-    parameters: TrainingParameters, hooks: Hooks
+    parameters: TrainingParameters, hooks: Hooks, waited: Callable[[], float] | None = None
 ) -> Iterator[Callable[[], TrainingParameters]]:
     """Check whether to end while rows are read for the first time; there is no model yet.
+
+    `waited` returns seconds without any worker, in which no rows were read. After them the run ends
+    by the limit too, with a model.
 
     Yields
     ------
@@ -350,7 +353,8 @@ def before_training(
         if hooks.interrupted():
             raise KeyboardInterrupt
         # A shorter read goes on: the run then ends by the limit, with a model.
-        if time.monotonic() - began >= max(parameters.max_seconds, CHECK_SECONDS):
+        spent = time.monotonic() - began - (0.0 if waited is None else waited())
+        if spent >= max(parameters.max_seconds, CHECK_SECONDS):
             raise ParameterError(
                 f"max_seconds (max_time) is {parameters.max_seconds:g} and was over while the rows "
                 "were read for the first time, before training; allow more time"

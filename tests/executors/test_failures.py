@@ -7,6 +7,9 @@ import pytest
 from support import HANGS
 from support.cluster_fits import FITS, assert_same_fit, fit, stored
 from support.clusters import (
+    MOMENTS as FOUR_MOMENTS,
+)
+from support.clusters import (
     Disturbance,
     go_on,
     kill,
@@ -24,7 +27,7 @@ from bigsvm.working_sets import choice
 distributed = pytest.importorskip("distributed")
 
 N_WORKERS = 3
-STOPPED_SECONDS = 20.0
+STOPPED_SECONDS = 60.0
 MOMENTS = {
     "opening": {"phase": "opening"},
     "fill": {"phase": "fill", "share": 0.3},
@@ -35,7 +38,8 @@ MOMENTS = {
     "sweep at 30 %": {"phase": "sweep", "share": 0.3},
     "sweep at 90 %": {"phase": "sweep", "share": 0.9},
     "grow": {"phase": "grow", "share": 0.3},
-    "certificate": {"phase": "certificate", "name": "bigsvm-certificate", "share": 0.3},
+    "certificate": FOUR_MOMENTS["certificate"],
+    "checkpoint": FOUR_MOMENTS["checkpoint"],
 }
 ACTS = ("kill one", "kill all", "stop one", "add one", "restart", "scale")
 A_SLICE = [
@@ -89,8 +93,9 @@ def act(kind, client, seconds):
     workers = process_ids(client)
     if kind == "add one":
         wait_for_workers(client, N_WORKERS + 1)
-    elif kind == "stop one":
-        stop(workers[0], seconds)
+    elif kind.startswith("stop"):
+        for worker in workers if kind == "stop all" else workers[:1]:
+            stop(worker, seconds)
     elif kind == "restart":
         client.restart()
     elif kind == "scale":
@@ -108,13 +113,15 @@ def is_stopped(process_id):
     return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def disturb(problem, client, undisturbed, moment, kind, seconds):
+def disturb(problem, client, undisturbed, moment, kind, seconds, folder):
     model = expected(undisturbed, problem, client)
     wait_for_workers(client, N_WORKERS)
     events, workers = [], process_ids(client)
+    act_then = lambda: act(kind, client, seconds)  # noqa: E731
+    moment = {**MOMENTS, **FOUR_MOMENTS}[moment]
     try:
-        with Disturbance(lambda: act(kind, client, seconds), **MOMENTS[moment]) as disturbance:
-            found = fit(*problem, client, events.append)
+        with Disturbance(act_then, **moment) as disturbance:
+            found = fit(*problem, client, events.append, **saved(moment, folder))
     finally:
         for worker in workers:
             go_on(worker)
@@ -124,9 +131,16 @@ def disturb(problem, client, undisturbed, moment, kind, seconds):
     return events
 
 
+def saved(moment, folder):
+    """Options of a fit that is saved at every opportunity, if the moment is when it is saved."""
+    if moment["phase"] != "checkpoint":
+        return {}
+    return {"checkpoint": str(folder / "run"), "checkpoint_every": 1e-9}
+
+
 @pytest.mark.parametrize(("moment", "kind"), A_SLICE)
-def test_bits_stay(problem, client, undisturbed, moment, kind):
-    events = disturb(problem, client, undisturbed, moment, kind, 3.0)
+def test_bits_stay(problem, client, undisturbed, tmp_path, moment, kind):
+    events = disturb(problem, client, undisturbed, moment, kind, 3.0, tmp_path)
     if kind == "kill all":
         assert len([event for event in events if isinstance(event, Left)]) == N_WORKERS
 
@@ -134,15 +148,25 @@ def test_bits_stay(problem, client, undisturbed, moment, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ACTS)
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_bits_stay_after_everything(problem, client, undisturbed, moment, kind):
-    disturb(problem, client, undisturbed, moment, kind, STOPPED_SECONDS)
+def test_bits_stay_after_everything(problem, client, undisturbed, tmp_path, moment, kind):
+    disturb(problem, client, undisturbed, moment, kind, STOPPED_SECONDS, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", FOUR_MOMENTS)
+def test_a_run_waits_while_all_workers_are_stopped_for_a_minute(
+    problem, client, undisturbed, tmp_path, moment
+):
+    began = time.monotonic()
+    disturb(problem, client, undisturbed, moment, "stop all", STOPPED_SECONDS, tmp_path)
+    assert time.monotonic() - began > STOPPED_SECONDS
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("n_workers", [2, N_WORKERS])
 def test_a_run_does_not_wait_for_a_worker_that_is_stopped_for_ever(
-    problem, client, undisturbed, moment, n_workers
+    problem, client, undisturbed, tmp_path, moment, n_workers
 ):
     model = expected(undisturbed, problem, client)
     wait_for_workers(client, n_workers)
@@ -150,7 +174,7 @@ def test_a_run_does_not_wait_for_a_worker_that_is_stopped_for_ever(
     act = lambda: stop(stopped, 2 * HANGS)  # noqa: E731
     try:
         with Disturbance(act, **MOMENTS[moment]) as disturbance:
-            found = fit(*problem, client)
+            found = fit(*problem, client, **saved(MOMENTS[moment], tmp_path))
         assert disturbance.done
         assert is_stopped(stopped)
     finally:

@@ -3,7 +3,13 @@
 import pytest
 from support import faulty_workers
 from support.cluster_fits import FITS, assert_same_fit, fit, stored
-from support.clusters import Disturbance, make_tasks_many, opened_cluster, wait_for_workers
+from support.clusters import (
+    MOMENTS,
+    Disturbance,
+    make_tasks_many,
+    opened_cluster,
+    wait_for_workers,
+)
 from support.stores import make_chunks_small
 
 from bigsvm.errors import (
@@ -117,8 +123,15 @@ def test_tasks_that_kill_their_workers_end_the_run(problem, model, client, tmp_p
         wait_for_workers(client, 2)
 
 
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "pass",
+        *(pytest.param(moment, marks=pytest.mark.slow) for moment in MOMENTS if moment != "pass"),
+    ],
+)
 def test_a_second_run_on_a_checkpoint_is_refused_and_disturbs_nothing(
-    problem, model, client, tmp_path
+    problem, model, client, tmp_path, moment
 ):
     options = {"checkpoint": str(tmp_path), "checkpoint_every": 1e-9}
 
@@ -127,7 +140,7 @@ def test_a_second_run_on_a_checkpoint_is_refused_and_disturbs_nothing(
             with pytest.raises(CheckpointError, match=r"in use by process \d+ on .*; wait for it"):
                 fit(*problem, there, **options)
 
-    with Disturbance(train_too, phase="sweep", share=0.3) as disturbance:
+    with Disturbance(train_too, **MOMENTS[moment]) as disturbance:
         found = fit(*problem, client, **options)
     assert disturbance.done
     assert_same_fit(found, model)

@@ -7,6 +7,7 @@ import signal
 import pytest
 from support import processes
 from support.cluster_fits import FITS, assert_same_fit, fit, stored
+from support.clusters import MOMENTS as FOUR_MOMENTS
 from support.clusters import Disturbance, make_tasks_many, opened_cluster
 from support.stores import make_chunks_small
 
@@ -24,7 +25,7 @@ MOMENTS = {
     "sweep at 0 %": {"phase": "sweep", "share": 0.0},
     "sweep at 30 %": {"phase": "sweep", "share": 0.3},
     "sweep at 90 %": {"phase": "sweep", "share": 0.9},
-    "certificate": {"phase": "certificate", "name": "bigsvm-certificate", "share": 0.3},
+    **{moment: FOUR_MOMENTS[moment] for moment in ("start", "checkpoint", "certificate")},
 }
 
 
@@ -72,10 +73,12 @@ def killed_and_resumed(problem, model, cluster, folder, moment, others):
     process = processes.start(coordinate, cluster.scheduler_address, problem, folder, moment)
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    values = newest_manifest(folder / "run")["values"]
+    newest = newest_manifest(folder / "run")
+    assert (newest is None) == (moment in ("start", "checkpoint"))  # before the first one
     if moment in ("sweep at 30 %", "sweep at 90 %"):
         # What workers have returned of a pass is not lost.
-        assert (values["phase"], values["rows_done"] > 0) == ("sweep", True)
+        assert newest["values"]["phase"] == "sweep"
+        assert newest["values"]["rows_done"] > 0
     for number, client in enumerate(others):
         copy = folder / str(number)
         shutil.copytree(folder / "run", copy)

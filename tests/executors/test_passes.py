@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clusters import kill, opened_cluster, wait_for_workers
 
+from bigsvm.errors import ClusterError
 from bigsvm.executors import passes
-from bigsvm.executors.workforce import ResultLostError, Worker, Workforce
+from bigsvm.executors.workforce import ResultLostError, SchedulerLostError, Worker, Workforce
 from bigsvm.interruption import checked_by
 from tools.fake_workers import fake_pass, fake_workforce
 
@@ -131,6 +132,74 @@ def test_some_tasks_that_wait_are_shown_to_the_scheduler(monkeypatch):
         Workforce.want(workforce, n_tasks, "bigsvm-pass")
         assert len(shown) - len(released) == most
     assert all(where == {"resources": {"bigsvm-waits": 1}} for _, where in shown)
+
+
+def lose_results(error, times):
+    """Have the results of a pass of one call be lost so many times, and then there."""
+    workforce = fake_workforce(1)
+    under_way = fake_pass(workforce, 1)
+
+    def step():
+        task = workforce.asked.popleft()
+        step.times += 1
+        if step.times > times:
+            task.answer()
+            return
+        reply = Future()
+        reply.set_exception(error("the result"))
+        task.use(reply)
+
+    step.times, workforce.step = 0, step
+    return len(list(under_way.in_order(ahead=1)))
+
+
+def test_a_task_is_blamed_for_lost_workers_but_not_for_lost_schedulers():
+    assert lose_results(ResultLostError, passes.MOST_LOSSES - 1) == 1
+    with pytest.raises(ClusterError, match="4 workers were lost over the same task"):
+        lose_results(ResultLostError, passes.MOST_LOSSES)
+    assert lose_results(SchedulerLostError, 3 * passes.MOST_LOSSES) == 1
+
+
+@pytest.mark.parametrize("is_blamed", [True, False])
+def test_a_task_is_not_blamed_for_workers_that_go_with_their_scheduler(is_blamed):
+    workforce = fake_workforce(1)
+    under_way, answer, n_lost = fake_pass(workforce, 1), workforce.step, 0
+    workforce._open = lambda worker: workforce.join(worker.address)
+    workforce._scheduler_id = "scheduler 0"
+
+    def step():
+        """Answer, once a worker has been lost MOST_LOSSES times, each with its task."""
+        nonlocal n_lost
+        if n_lost == passes.MOST_LOSSES:
+            answer()
+            return
+        n_lost += 1
+        another = {"nthreads": 1, "local_directory": "", "last_seen": 0.0}
+        scheduler = "scheduler 0" if is_blamed else f"scheduler {n_lost}"
+        workforce._asking = Future()
+        workforce._asking.set_result({"workers": {f"fake://{n_lost}": another}, "id": scheduler})
+        workforce._members()
+        assert list(workforce.workers) == [f"fake://{n_lost}"]
+
+    workforce.step = step
+    results = under_way.in_order(ahead=1)
+    if is_blamed:
+        with pytest.raises(ClusterError, match="4 workers were lost over the same task"):
+            list(results)
+    else:
+        assert len(list(results)) == 1
+
+
+def test_what_waits_is_shown_again_to_a_scheduler_that_is_started_again():
+    workforce, shown = fake_workforce(1), []
+    workforce.want = lambda n_tasks, name: shown.append((n_tasks, name))
+    for is_lost in (False, True):
+        task = SimpleNamespace(cancelled=lambda is_lost=is_lost: is_lost, key="bigsvm-pass-0af")
+        workforce._wanted = [task] * 3
+        workforce._asking = Future()
+        workforce._asking.set_result({"workers": {}, "id": "a scheduler"})
+        workforce._members()
+        assert shown == is_lost * [(3, "bigsvm-pass")]
 
 
 def calls_for_each_result(n_workers):

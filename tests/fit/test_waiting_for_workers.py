@@ -98,6 +98,29 @@ def test_the_time_limit_ends_a_wait_saved(client_without_workers, problem, tmp_p
     assert newest_manifest(tmp_path) is not None
 
 
+def test_the_time_limit_ends_a_wait_before_the_run_saved(
+    client_without_workers, monkeypatch, tmp_path
+):
+    """Rows that would fit in memory are compared first, by workers."""
+    monkeypatch.setattr("bigsvm.fit.variables.DIRECT_ROWS", 100)
+    bigsvm.write_store(tmp_path / "x.zarr", X.astype(np.float32), CODES > 0)
+    store = bigsvm.open_store(tmp_path / "x.zarr")
+
+    def train_stored(hooks, **limits):
+        parameters = {**PARAMETERS, "checkpoint": str(tmp_path / "run"), **limits}
+        chosen = TrainingParameters(**parameters)
+        return train_model(store.rows, store.labels(), None, chosen, hooks)
+
+    hooks = Hooks(client=client_without_workers)
+    stopped = train_stored(hooks, max_seconds=0.5)
+    assert stopped.certificate["stop_reason"] == StopReason.TIME_LIMIT
+    assert newest_manifest(tmp_path / "run") is not None
+    assert_same_fit(train_stored(Hooks()), train_stored(Hooks(), checkpoint=None))
+    hooks = Hooks(client=client_without_workers, terms=WorkerTerms(wait=0.3))
+    with pytest.raises(ClusterError, match="has had no worker"):  # this one ends first
+        train_stored(hooks, checkpoint=None, max_seconds=60.0)
+
+
 def names_of_tasks(dask_scheduler):
     return [str(key) for key in dask_scheduler.tasks]
 
@@ -131,11 +154,14 @@ def test_ctrl_c_ends_a_wait_of_fit(client_without_workers, tmp_path, saves):
     assert (newest_manifest(tmp_path) is not None) == saves
 
 
-def test_a_run_that_waits_no_longer_says_how_to_start_workers(client_without_workers, problem):
+def test_a_run_that_waits_no_longer_is_saved_and_says_how_to_start_workers(
+    client_without_workers, problem, tmp_path
+):
     address = client_without_workers.scheduler.address
     hooks = Hooks(client=client_without_workers, terms=WorkerTerms(wait=0.5))
     with pytest.raises(ClusterError, match=f"{address} has had no worker .*dask worker {address}$"):
-        train(problem, hooks)
+        train(problem, hooks, checkpoint=str(tmp_path))
+    assert newest_manifest(tmp_path) is not None
 
 
 def test_a_run_without_limit_says_now_and_then_that_it_waits(

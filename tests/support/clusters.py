@@ -16,6 +16,7 @@ from bigsvm.executors import sizing
 from bigsvm.executors.passes import Pass
 from bigsvm.executors.workforce import Workforce
 from bigsvm.training.loop import Decomposition
+from bigsvm.training.saving import Saver
 from bigsvm.training.sweep import Passes
 from support import HANGS
 
@@ -29,6 +30,13 @@ PHASES = {
     "certificate": (Decomposition, "_certify"),
 }
 """What a run does, and the method that does it."""
+MOMENTS = {
+    "start": {"phase": "opening"},
+    "pass": {"phase": "sweep", "share": 0.3},
+    "checkpoint": {"phase": "checkpoint"},
+    "certificate": {"phase": "certificate", "name": "bigsvm-certificate", "share": 0.3},
+}
+"""Four moments of a run, as `Disturbance` takes them. At "checkpoint" the run has to have one."""
 
 
 @contextmanager
@@ -140,7 +148,8 @@ class Disturbance:
     act : callable
         Without arguments.
     phase : str
-        One of `PHASES`, or "opening", when workers have been asked what they are.
+        One of `PHASES`, or "opening", when workers have been asked what they are, or "checkpoint",
+        when the run is about to be saved.
     name : str
         Of the tasks: bigsvm-pass, bigsvm-active, bigsvm-certificate or bigsvm-take.
     share : float or None
@@ -178,6 +187,15 @@ class Disturbance:
             step(workforce)
 
         self._patches.setattr(Workforce, "step", stepped)
+        save = Saver.save
+
+        def saved(saver, *given):
+            if self._phase == "checkpoint" and not self.done:
+                self.done = True
+                self._act()
+            save(saver, *given)
+
+        self._patches.setattr(Saver, "save", saved)
         return self
 
     def __exit__(self, *exception):
