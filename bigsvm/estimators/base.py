@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
     from bigsvm.data.rows import Rows
+    from bigsvm.estimators.watching import Columns
     from bigsvm.fit.forecast import Forecast
     from bigsvm.models import KernelExpansion
     from bigsvm.training.events import Event
@@ -184,8 +185,10 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             self._adopt(model)
             if label_type is not None and label_type.kind == "U":
                 # As scikit-learn has it: of objects only where `y` was.
-                self.classes_ = np.asarray(model.classes, label_type)
-            self.history_, self.working_set_history_ = watch.history.arrays()
+                self.classes_: NDArray[Any] = np.asarray(model.classes, label_type)
+            of_sweeps, of_sets = watch.history.arrays()
+            self.history_: Columns = of_sweeps
+            self.working_set_history_: Columns = of_sets
         task.call_on_fit_task_end(**told, reconstruction_attributes={})
         reason = StopReason(self.certificate_["stop_reason"])
         if not (self.converged_ or reason.is_uncertified):

@@ -219,11 +219,12 @@ class SearchCV(BaseEstimator):
             logger.warning(edge)
         if self.refit:
             started = time.perf_counter()
-            self._machine, self.best_estimator_ = steps.fitted(
+            self._machine, fitted = steps.fitted(
                 self.best_params_, X, y, sample_weight, client=client,
                 worker_memory=worker_memory, worker_wait=worker_wait, y_order=y_order,
             )  # fmt: skip
-            self.refit_time_ = time.perf_counter() - started
+            self.best_estimator_: Any = fitted
+            self.refit_time_: float = time.perf_counter() - started
         elif (advice := advice_of([fit for fit in best.fits if fit is not None])) is not None:
             warnings.warn(advice, AdviceWarning, stacklevel=2)
         return self
