@@ -11,6 +11,8 @@ from tools.packaging import release
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "https://forge.example/owner/bigsvm"
+SITE = "https://owner.example/bigsvm"
+FILLED = ("--address", ADDRESS, "--site", SITE)
 FILES = sorted(
     {release.README, release.CHANGELOG, *release.WITH_ADDRESS}
     | {name for name, _, _ in release.WITH_VERSION}
@@ -36,16 +38,17 @@ def run(checkout, *arguments):
 
 class TestAddress:
     def test_it_replaces_all_placeholders(self, checkout):
-        assert run(checkout, "--address", ADDRESS + "/") == 0
+        assert run(checkout, "--address", ADDRESS + "/", "--site", SITE + "/") == 0
         after = texts(checkout)
-        assert [name for name in FILES if release.PLACEHOLDER in after[name]] == []
+        assert [name for name in FILES if "bigsvm.invalid" in after[name]] == []
         urls = tomllib.loads(after["pyproject.toml"])["project"]["urls"]
+        assert urls.pop("Documentation") == SITE
         assert urls["Source"] == ADDRESS
         assert all(url == ADDRESS or url.startswith(f"{ADDRESS}/") for url in urls.values())
         assert f"<{ADDRESS}/security/" in after[".github/SECURITY.md"]
 
     def test_links_of_the_readme_lead_to_files_of_the_tag(self, checkout):
-        run(checkout, "--address", ADDRESS)
+        run(checkout, *FILLED)
         readme = (checkout / release.README).read_text(encoding="utf-8")
         version = release.version_of(checkout)
         assert f"]({ADDRESS}/blob/v{version}/docs/guide.md#many-classes)" in readme
@@ -56,19 +59,20 @@ class TestAddress:
         assert [target for target in targets if "://" not in target] == []
 
     def test_a_second_one_is_refused(self, checkout, capsys):
-        run(checkout, "--address", ADDRESS)
+        run(checkout, *FILLED)
         before = texts(checkout)
-        assert run(checkout, "--address", "https://forge.example/other/bigsvm") == 2
+        assert run(checkout, *FILLED) == 2
         assert "has it been filled already? Take a fresh checkout" in capsys.readouterr().err
         assert texts(checkout) == before
 
+    @pytest.mark.parametrize("option", ["--address", "--site"])
     @pytest.mark.parametrize(
         "address", ["forge.example/owner", "http://forge.example/x", "https://", "https://x.y/?a=b"]
     )
-    def test_what_is_no_address_is_refused(self, checkout, capsys, address):
+    def test_what_is_no_address_is_refused(self, checkout, capsys, option, address):
         before = texts(checkout)
-        assert run(checkout, "--address", address) == 2
-        assert repr(address) in capsys.readouterr().err
+        assert run(checkout, *FILLED, option, address) == 2
+        assert f"{option} {address!r}" in capsys.readouterr().err
         assert texts(checkout) == before
 
     def test_all_files_with_the_placeholder_are_known(self):
@@ -139,7 +143,7 @@ class TestVersion:
 class TestTag:
     def test_that_of_the_version_is_taken(self, checkout):
         run(checkout, "--version", "7.8.9")
-        assert run(checkout, "--tag", "v7.8.9", "--address", ADDRESS) == 0
+        assert run(checkout, "--tag", "v7.8.9", *FILLED) == 0
 
     def test_another_one_is_refused(self, checkout, capsys):
         run(checkout, "--version", "7.8.9")
@@ -153,7 +157,15 @@ class TestTag:
         assert "CHANGELOG.md has no section" in capsys.readouterr().err
 
 
-def test_without_an_option_it_says_which_there_are(checkout, capsys):
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((), "give --address, --version or --tag"),
+        (("--address", ADDRESS), "give --address and --site together"),
+        (("--site", SITE, "--tag", "v1.0.0"), "give --address and --site together"),
+    ],
+)
+def test_a_missing_option_is_named(checkout, capsys, given, says):
     with pytest.raises(SystemExit, match="2"):
-        run(checkout)
-    assert "give --address, --version or --tag" in capsys.readouterr().err
+        run(checkout, *given)
+    assert says in capsys.readouterr().err

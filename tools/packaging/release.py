@@ -1,12 +1,13 @@
 """Make this checkout the one to release: addresses in place of placeholders, and a version.
 
-    python -m tools.packaging.release --address https://forge.example/owner/bigsvm
+    python -m tools.packaging.release --address https://forge.example/x --site https://x.example
     python -m tools.packaging.release --version 0.2.0 --date 2026-12-24
     python -m tools.packaging.release --tag v0.2.0
 
 ``--version`` begins a release: the version and the changelog are then committed and tagged.
-``--address`` is for the workflow that builds the tagged commit. What it writes is built and not
-committed, so that a fork releases with its own address. ``--tag`` checks the tag of the version.
+``--address`` and ``--site`` are for the workflow that builds the tagged commit. What they write is
+built and not committed, so that a fork releases with its own addresses. ``--tag`` checks the tag of
+the version.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from urllib.parse import urlsplit
 
 PLACEHOLDER = "https://bigsvm.invalid"
 """Address of the repository in committed files. Names that end in .invalid are never registered."""
+SITE = "https://docs.bigsvm.invalid"
+"""That of the documentation, to which the "?" of an estimator in a notebook leads."""
 WITH_ADDRESS = (
     "pyproject.toml",
     "CITATION.cff",
@@ -49,8 +52,8 @@ class Refused(Exception):
     """The checkout, or what was asked for, is not fit for a release."""
 
 
-def fill(folder: Path, address: str) -> None:
-    """Write the address of the repository into files that have the placeholder, and into links.
+def fill(folder: Path, address: str, site: str) -> None:
+    """Write the addresses of the repository and of the site over placeholders, and into links.
 
     Links of the README are relative, and the page of a package index has no files beside it: there
     they lead to the files of the tag.
@@ -60,18 +63,17 @@ def fill(folder: Path, address: str) -> None:
     folder : Path
         Root of a checkout.
     address : str
-        Address of the repository, without a slash at its end.
+        Address of the repository.
+    site : str
+        Address of the documentation.
 
     Raises
     ------
     Refused
-        If the address is none, or a file has no placeholder, as after a first call. Nothing is
+        If an address is none, or a file has no placeholder, as after a first call. Nothing is
         then written.
     """
-    parts = urlsplit(address)
-    if parts.scheme != "https" or not parts.netloc or parts.query or parts.fragment:
-        raise Refused(f"--address {address!r} is not the address of a repository: https://…/name")
-    address = address.rstrip("/")
+    address, site = _address("--address", address), _address("--site", site)
     written = {}
     for name in WITH_ADDRESS:
         text = _read(folder / name)
@@ -79,7 +81,7 @@ def fill(folder: Path, address: str) -> None:
             raise Refused(
                 f"{name} has no {PLACEHOLDER}: has it been filled already? Take a fresh checkout"
             )
-        written[name] = text.replace(PLACEHOLDER, address)
+        written[name] = text.replace(PLACEHOLDER, address).replace(SITE, site)
     tag = f"v{version_of(folder)}"
     written[README] = _LINK.sub(
         lambda link: link[1] + _absolute(link[2], f"{address}/{{kind}}/{tag}", link[1][0] == "!"),
@@ -153,6 +155,14 @@ def version_of(folder: Path) -> str:
     return found[1]
 
 
+def _address(option: str, given: str) -> str:
+    """Return an address without a slash at its end."""
+    parts = urlsplit(given)
+    if parts.scheme != "https" or not parts.netloc or parts.query or parts.fragment:
+        raise Refused(f"{option} {given!r} is no address of a page: write it as https://…/bigsvm")
+    return given.rstrip("/")
+
+
 def _absolute(target: str, files: str, is_image: bool) -> str:
     """Address of what a link of the README leads to; an address stays as it is."""
     if "://" in target:
@@ -175,6 +185,7 @@ def main(arguments: list[str] | None = None, folder: Path = Path()) -> int:
     """Do what the options say; 2 if it is refused."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--address", help="address of the repository, for all that is built")
+    parser.add_argument("--site", help="address of the documentation; needed with --address")
     parser.add_argument("--version", help="the new version; the changelog gets a section for it")
     parser.add_argument(
         "--date", default=datetime.date.today().isoformat(), help="its day (default: today)"
@@ -183,13 +194,15 @@ def main(arguments: list[str] | None = None, folder: Path = Path()) -> int:
     options = parser.parse_args(arguments)
     if not (options.address or options.version or options.tag):
         parser.error("give --address, --version or --tag")
+    if (options.address is None) != (options.site is None):
+        parser.error("give --address and --site together: both are in the metadata")
     try:
         if options.version:
             set_version(folder, options.version, options.date)
         if options.tag:
             check_tag(folder, options.tag)
         if options.address:
-            fill(folder, options.address)
+            fill(folder, options.address, options.site)
     except Refused as refused:
         print(refused, file=sys.stderr)
         return 2
