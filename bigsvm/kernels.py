@@ -286,7 +286,7 @@ class Sigmoid(Kernel):
 
     name = "sigmoid"
     code = KernelCode.SIGMOID
-    is_definite = False
+    is_definite: ClassVar[bool | None] = False
     gamma: float
     coef0: float = 0.0
 
@@ -511,7 +511,7 @@ class Precomputed(Kernel):
     name = "precomputed"
     code = KernelCode.PRECOMPUTED
     product = "lookup"
-    is_definite = None
+    is_definite: ClassVar[bool | None] = None
 
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         return np.array(dots, dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -83,7 +83,7 @@ class Scaler:
             mine, others = self._used(), other._used()
         return all(map(np.array_equal, mine, others))
 
-    __hash__ = None  # type: ignore[assignment]  # equal arrays have no hash; mypy wants a method
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # equal arrays have no hash
 
     def widened(self, more: int) -> Scaler:
         """Add columns after the last; they become 0."""

@@ -49,8 +49,9 @@ class StorePart:
     """
 
     def __init__(self, store: _Store, chosen: NDArray[np.int64]) -> None:
-        self.store, self.chosen = store, np.ascontiguousarray(chosen, np.int64)
-        self.rows = PartRows(store.rows, self.chosen)
+        self.store: _Store = store
+        self.chosen: NDArray[np.int64] = np.ascontiguousarray(chosen, np.int64)
+        self.rows: RowSource = PartRows(store.rows, self.chosen)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
+    from bigsvm.data.rows import Rows
+    from bigsvm.estimators.watching import Columns
     from bigsvm.fit.forecast import Forecast
     from bigsvm.models import KernelExpansion
     from bigsvm.training.events import Event
@@ -183,10 +185,12 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             self._adopt(model)
             if label_type is not None and label_type.kind == "U":
                 # As scikit-learn has it: of objects only where `y` was.
-                self.classes_ = np.asarray(model.classes, label_type)
-            self.history_, self.working_set_history_ = watch.history.arrays()
+                self.classes_: NDArray[Any] = np.asarray(model.classes, label_type)
+            of_sweeps, of_sets = watch.history.arrays()
+            self.history_: Columns = of_sweeps
+            self.working_set_history_: Columns = of_sets
         task.call_on_fit_task_end(**told, reconstruction_attributes={})
-        reason = StopReason(self.stop_reason_)
+        reason = StopReason(self.certificate_["stop_reason"])
         if not (self.converged_ or reason.is_uncertified):
             gap, last = "unknown", self.certificate_.get("last_gap")
             if self.gap_ is not None:
@@ -395,26 +399,31 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
     def _adopt(self, model: KernelExpansion) -> None:
         """Show a model under scikit-learn's names."""
         self.model_ = model
-        self.support_ = model.support
+        self.support_: NDArray[np.int64] = model.support
         of_matrix = isinstance(model.kernel, Precomputed)
-        self.support_vectors_ = np.empty((0, 0)) if of_matrix else model.support_vectors
-        self.intercept_ = self._intercepts(model)
-        self.certificate_ = dict(model.certificate)
-        for name in ("converged", "stop_reason", "gap", "duality_gap", "objective", "n_iter"):
-            # None in a model of LIBSVM, which has no certificate.
-            setattr(self, f"{name}_", self.certificate_.get(name))
-        self.n_support_ = self._count_support(model)
-        self.n_features_in_ = model.n_features
+        self.support_vectors_: Rows = np.empty((0, 0)) if of_matrix else model.support_vectors
+        self.intercept_: NDArray[np.float64] = self._intercepts(model)
+        self.certificate_: dict[str, Any] = dict(model.certificate)
+        # None in a model of LIBSVM, which has no certificate.
+        certified = self.certificate_.get
+        self.converged_: bool | None = certified("converged")
+        self.stop_reason_: str | None = certified("stop_reason")
+        self.gap_: float | None = certified("gap")
+        self.duality_gap_: float | None = certified("duality_gap")
+        self.objective_: float | None = certified("objective")
+        self.n_iter_: Any = certified("n_iter")  # of classifiers an array
+        self.n_support_: NDArray[np.int32] = self._count_support(model)
+        self.n_features_in_: int = model.n_features
         if model.encoding is not None:
             self._keep_names(model.input_names)
             self.n_features_in_ = len(self.feature_names_in_)
         reason = self.stop_reason_
         is_uncertified = reason is not None and StopReason(reason).is_uncertified
         # As in scikit-learn: 0 if the fit came to the end that was asked for.
-        self.fit_status_ = int(not (is_uncertified or self.converged_ is not False))
+        self.fit_status_: int = int(not (is_uncertified or self.converged_ is not False))
         n_rows = model.provenance.get("n_rows")
         if n_rows is not None:  # a model of LIBSVM does not say it
-            self.shape_fit_ = (n_rows, model.n_features)
+            self.shape_fit_: tuple[int, int] = (n_rows, model.n_features)
 
     # Not attributes, which would take memory of their own where there are many functions.
 

@@ -66,12 +66,14 @@ class Classifier(ScoresRows, ClassifierMixin, ClassProbabilities, ClassArguments
             # So that a saved model says the same.
             model = replace(model, rule=rule)
         super()._adopt(model)
-        self.classes_ = label_array(model.classes)
-        self.class_weight_ = class_weights_of(model)
+        self.classes_: NDArray[Any] = label_array(model.classes)
+        self.class_weight_: NDArray[np.float64] = class_weights_of(model)
         counts = [self.certificate_.get("n_iter")]
         if model.rule in OF_PAIRS:
             counts = self.certificate_.get("pairs", {}).get("n_iter_of_pairs", [None])
-        self.n_iter_ = None if None in counts else np.array(counts, np.int64)
+        self.n_iter_: NDArray[np.int64] | None = (
+            None if None in counts else np.array(counts, np.int64)
+        )
 
     def _rule(self, trained: str) -> str:
         """Give the rule of `bigsvm.votes` that decides, for functions trained for another one."""

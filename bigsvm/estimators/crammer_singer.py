@@ -153,8 +153,8 @@ class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, Cla
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)
-        self.classes_ = label_array(model.classes)
-        self.class_weight_ = class_weights_of(model)
+        self.classes_: NDArray[Any] = label_array(model.classes)
+        self.class_weight_: NDArray[np.float64] = class_weights_of(model)
 
     def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
         return np.asarray(model.intercept)

@@ -70,7 +70,7 @@ class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)
-        self.offset_ = -self.intercept_
+        self.offset_: NDArray[np.float64] = -self.intercept_
 
 
 @documented

@@ -165,4 +165,4 @@ class NuSVR(Regressor):
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)
-        self.epsilon_ = self.certificate_.get("epsilon")
+        self.epsilon_: float | None = self.certificate_.get("epsilon")

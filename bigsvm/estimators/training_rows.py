@@ -42,7 +42,7 @@ class TakesTrainingRows(SharedArguments):
     _needs_y: ClassVar[bool] = True
 
     # In the class, as __getattr__ would be called for every attribute that is looked for in vain.
-    partial_fit = _NoPartialFit()
+    partial_fit: ClassVar[_NoPartialFit] = _NoPartialFit()
 
     def _training_data(
         self,
@@ -179,7 +179,7 @@ class TakesTrainingRows(SharedArguments):
     def _keep_names(self, names: tuple[str, ...] | None) -> None:
         """Set `feature_names_in_` as scikit-learn does, or remove it if there are no names."""
         if names is not None:
-            self.feature_names_in_ = np.array(names, object)
+            self.feature_names_in_: NDArray[Any] = np.array(names, object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 

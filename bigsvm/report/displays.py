@@ -67,7 +67,8 @@ class HistoryDisplay:
     """
 
     def __init__(self, history: Mapping[str, NDArray[Any]], *, tol: float | None = None) -> None:
-        self.history, self.tol = history, tol
+        self.history: Mapping[str, NDArray[Any]] = history
+        self.tol: float | None = tol
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:  # noqa: ANN401
@@ -87,8 +88,10 @@ class HistoryDisplay:
         what, places = next(iter(history.items()))
         if not len(places):
             raise ParameterError("the history is empty, as no sweep over all rows has ended")
-        self.ax_ = ax = _axes_of(ax)
-        self.figure_, self.objective_ax_ = ax.figure, ax.twinx()
+        ax = _axes_of(ax)
+        self.ax_: Any = ax
+        self.figure_: Any = ax.figure
+        self.objective_ax_: Any = ax.twinx()
         marker, gap = "o" if len(places) <= _MOST_MARKED else None, history["gap"]
         for axes, name, color in (
             (self.objective_ax_, "objective", "tab:orange"),
@@ -160,9 +163,12 @@ class SearchDisplay:
         n_rows: ArrayLike | None = None,
         score_name: str = "score",
     ) -> None:
-        self.params, self.score_name = list(params), score_name
-        self.scores = np.asarray(scores, np.float64)
-        self.n_rows = np.zeros(len(self.params), int) if n_rows is None else np.asarray(n_rows)
+        self.params: list[Mapping[str, Any]] = list(params)
+        self.score_name: str = score_name
+        self.scores: NDArray[np.float64] = np.asarray(scores, np.float64)
+        self.n_rows: NDArray[Any] = (
+            np.zeros(len(self.params), int) if n_rows is None else np.asarray(n_rows)
+        )
 
     @classmethod
     def from_estimator(
@@ -188,7 +194,7 @@ class SearchDisplay:
         last[~np.isfinite(last)] = np.nan
         if np.isnan(last).all():
             raise ParameterError("no point of the search has a score; there is nothing to draw")
-        self.best_ = int(np.nanargmax(last))
+        self.best_: int = int(np.nanargmax(last))
         names = self._axes()
         at = [tuple(_order(point.get(name)) for name in names) for point in self.params]
         sizes, numbers = np.unique(self.n_rows, return_counts=True)
@@ -196,8 +202,9 @@ class SearchDisplay:
         drawn: dict[tuple[_Order, ...], float] = {}
         for place in np.flatnonzero(self.n_rows == of_most).tolist():
             drawn[at[place]] = float(np.fmax(drawn.get(at[place], np.nan), self.scores[place]))
-        self.ax_ = ax = _axes_of(ax)
-        self.figure_ = ax.figure
+        ax = _axes_of(ax)
+        self.ax_: Any = ax
+        self.figure_: Any = ax.figure
         across, up = (
             _places(axis, name, {point[k] for point in at})
             for k, (axis, name) in enumerate(zip((ax.xaxis, ax.yaxis), names, strict=True))

@@ -138,12 +138,18 @@ class SearchCV(BaseEstimator):
         return_train_score: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.estimator, self.param_grid = estimator, param_grid
-        self.n_iter, self.random_state = n_iter, random_state
-        self.scoring, self.refit, self.cv = scoring, refit, cv
-        self.halving, self.warm_starts = halving, warm_starts
-        self.error_score, self.return_train_score = error_score, return_train_score
-        self.checkpoint = checkpoint
+        self.estimator: Any = estimator
+        self.param_grid: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = param_grid
+        self.n_iter: int | None = n_iter
+        self.random_state: Any = random_state
+        self.scoring: Any = scoring
+        self.refit: bool | str = refit
+        self.cv: Any = cv
+        self.halving: int | None = halving
+        self.warm_starts: bool = warm_starts
+        self.error_score: str | float = error_score
+        self.return_train_score: bool = return_train_score
+        self.checkpoint: str | os.PathLike[str] | None = checkpoint
 
     def fit(
         self,
@@ -201,22 +207,24 @@ class SearchCV(BaseEstimator):
         for sentence in fit_warnings(fits_of(evaluated), steps.machine._formulation):
             warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
         in_rounds = self.halving is not None or self.param_grid is None
-        self.cv_results_ = results_of(evaluated, halved=in_rounds)
-        self.n_splits_ = len(fits.folds)
-        self.best_index_ = best_of(evaluated, score)
+        self.cv_results_: dict[str, Any] = results_of(evaluated, halved=in_rounds)
+        self.n_splits_: int = len(fits.folds)
+        self.best_index_: int = best_of(evaluated, score)
         best = evaluated[self.best_index_]
-        self.best_params_, self.best_score_ = best.parameters, mean_score(best.fits, score)
+        self.best_params_: dict[str, Any] = best.parameters
+        self.best_score_: float = mean_score(best.fits, score)
         # Of points that are drawn one is the largest by chance.
         edges = [] if self.n_iter is not None else edges_of(evaluated, score)
         if (edge := edge_advice(edges)) is not None:
             logger.warning(edge)
         if self.refit:
             started = time.perf_counter()
-            self._machine, self.best_estimator_ = steps.fitted(
+            self._machine, fitted = steps.fitted(
                 self.best_params_, X, y, sample_weight, client=client,
                 worker_memory=worker_memory, worker_wait=worker_wait, y_order=y_order,
             )  # fmt: skip
-            self.refit_time_ = time.perf_counter() - started
+            self.best_estimator_: Any = fitted
+            self.refit_time_: float = time.perf_counter() - started
         elif (advice := advice_of([fit for fit in best.fits if fit is not None])) is not None:
             warnings.warn(advice, AdviceWarning, stacklevel=2)
         return self

@@ -46,7 +46,8 @@ print(trained - before, peak() - before)
 """
 
 
-@pytest.mark.parametrize("k", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [60, 1000])
 @pytest.mark.skipif(sys.platform != "linux", reason="sizes are in kilobytes there")
 def test_training_and_predicting_keep_to_the_budget(k):
     memory = 200_000_000

@@ -189,7 +189,7 @@ def test_a_kernel_matrix_may_be_given():
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    X, y = clouds(n=6000, k=24, d=200)
+    X, y = clouds(n=3000, k=12, d=400)
     path = tmp_path_factory.mktemp("store") / "clouds.zarr"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema, "CHUNK_BYTES", 1 << 15)
@@ -204,7 +204,7 @@ class TestOutOfCore:
         size = X.nbytes
         assert size > 2 * HELD_SHARE * self.MEMORY
         before = store.rows.bytes_read
-        options = {"C": 2.0, "gamma": 0.002, "tol": 1e-4}
+        options = {"C": 2.0, "gamma": 0.001, "tol": 1e-4}
         found = train(store.rows, y, memory=self.MEMORY, **options)
         passes = (store.rows.bytes_read - before) / size
         assert found.functions.certificate.converged
@@ -217,12 +217,12 @@ class TestOutOfCore:
     def test_pairs_that_do_not_fit_are_read_in_blocks(self, store):
         memory = 7_000_000
         X, y = store.rows.read(0, store.rows.n_rows), store.labels()
-        y = np.where(y < 12, 0, np.where(y < 13, 1, 2))
+        y = np.where(y < 6, 0, np.where(y < 7, 1, 2))
         sizes = np.bincount(y)
         room = HELD_SHARE * memory / store.rows.bytes_per_row
         assert sizes[0] + sizes[1] > room
         assert sizes[0] + sizes[2] > room
-        options = {"C": 2.0, "gamma": 0.002, "tol": 1e-2}
+        options = {"C": 2.0, "gamma": 0.001, "tol": 1e-2}
         found = train(store.rows, y, memory=memory, **options)
         assert found.functions.certificate.converged
         expected = train(X, y, **options)

@@ -151,6 +151,7 @@ def store(tmp_path_factory):
         return write_store(path, X.astype(np.float32), y)
 
 
+@pytest.mark.slow
 def test_store_larger_than_memory_gives_the_model_of_its_rows(store):
     memory, X = 7_000_000, store.rows.read(0, store.rows.n_rows)
     assert X.nbytes > memory

@@ -261,7 +261,9 @@ class TestRuns:
         train(X, y, hooks=Hooks(client=client))
         assert (traffic[-1].tasks, traffic[-1].tasks_again) == (N_PAIRS, 0)
 
-    @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+    @pytest.mark.parametrize(
+        "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
+    )
     def test_pairs_of_a_lost_worker_are_done_by_another(self, client, monkeypatch, how, traffic):
         """The worker is killed, or stopped for longer than the run takes."""
         monkeypatch.setattr(passes, "SILENT_SECONDS", 2.0)

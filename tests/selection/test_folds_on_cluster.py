@@ -30,10 +30,17 @@ GRID = {"C": [0.3, 3.0], "gamma": [0.2, 1.0]}
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    """Two workers of this module, whose tests disturb them."""
+def own_cluster():
+    """Two workers for the tests that kill and stop them; the others share those of the session."""
     with opened_cluster(2) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def own_client(own_cluster):
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(own_cluster) as client:
+        yield client
 
 
 @pytest.fixture
@@ -273,7 +280,7 @@ def test_a_killed_coordinator_is_resumed(cluster, client, store, tmp_path, kill_
 @pytest.mark.slow
 @pytest.mark.fault("surroundings")
 @pytest.mark.parametrize("harm", [kill, lambda process_id: stop(process_id, 30)])
-def test_tasks_of_a_lost_worker_are_done_by_another(cluster, client, harm, tmp_path):
+def test_tasks_of_a_lost_worker_are_done_by_another(own_client, harm, tmp_path):
     harmed = tmp_path / "harmed"
 
     def slow(fitted, X, y):
@@ -283,7 +290,7 @@ def test_tasks_of_a_lost_worker_are_done_by_another(cluster, client, harm, tmp_p
 
     estimator = bigsvm.SVC(memory=MEMORY)
     expected = bigsvm.cross_validate(estimator, ROWS, LABELS, cv=4, scoring="accuracy")
-    victim = process_ids(client)[0]
+    victim = process_ids(own_client)[0]
 
     def act():
         until_there(tmp_path / str(victim))
@@ -292,11 +299,11 @@ def test_tasks_of_a_lost_worker_are_done_by_another(cluster, client, harm, tmp_p
 
     thread = threading.Thread(target=act)
     thread.start()
-    made = bigsvm.cross_validate(estimator, ROWS, LABELS, cv=4, scoring=slow, client=client)
+    made = bigsvm.cross_validate(estimator, ROWS, LABELS, cv=4, scoring=slow, client=own_client)
     thread.join()
     assert_same(expected, made)
     go_on(victim)
-    wait_for_workers(client, 2)
+    wait_for_workers(own_client, 2)
 
 
 CLASSES = np.digitize(ROWS[:, 0], [-0.7, 0.0, 0.7])

@@ -68,6 +68,7 @@ def test_every_order_raises_the_objective_towards_the_same_one(capsys):
     assert "0.001 after 7 steps, the linear one after 998" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_the_ladder_counts_steps_and_the_kernel_rows_of_a_cache(capsys):
     assert (

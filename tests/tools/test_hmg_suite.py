@@ -52,6 +52,7 @@ def test_the_gain_is_the_most_that_a_step_within_the_box_adds(seed):
     assert step == pytest.approx(steps[inside][gains[inside].argmax()], abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_strategies_stand_beside_the_paper(folder, table_of, capsys):
     folder("spambase", 80, n_columns=57)

@@ -27,6 +27,7 @@ def results(turns, case="mnist", **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_ten_digits_are_trained_by_all_and_compared(classes, table_of, capsys):
     classes("mnist", 90, n_classes=3, largest=255)
