@@ -1,6 +1,10 @@
-"""All ten digits: a classifier of many classes, one function for each pair of them.
+"""
+All ten digits
+==============
 
-python examples/all_ten_digits.py
+All ten digits: a classifier of many classes, one function for each pair of them.
+
+    python examples/all_ten_digits.py
 """
 
 import tempfile

@@ -1,6 +1,10 @@
-"""Train and predict with the workers of a Dask cluster, and compare with one machine.
+"""
+Workers of a cluster
+====================
 
-python examples/cluster.py [FOLDER]
+Train and predict with the workers of a Dask cluster, and compare with one machine.
+
+    python examples/cluster.py [FOLDER]
 
 Two processes of this machine stand for a cluster. For a real one, give `Client` the address of its
 scheduler, and the store a path or a URL that all workers can read.

@@ -1,6 +1,10 @@
-"""A ball with and without a certificate: what that costs, and is worth.
+"""
+A ball with and without a certificate
+=====================================
 
-python examples/core_sets.py [FOLDER]
+A ball with and without a certificate: what that costs, and is worth.
+
+    python examples/core_sets.py [FOLDER]
 """
 
 import sys

@@ -1,6 +1,10 @@
-"""Train on a Dask array that is larger than the memory budget, and predict it lazily.
+"""
+A Dask array larger than memory
+===============================
 
-python examples/dask_larger_than_memory.py [FOLDER]
+Train on a Dask array that is larger than the memory budget, and predict it lazily.
+
+    python examples/dask_larger_than_memory.py [FOLDER]
 
 The array is never whole in memory: it is computed block by block while it is written to a store,
 whose rows are in random order and cheap to read again, as every sweep of the training does.

@@ -1,6 +1,10 @@
-"""Train on a LIBSVM file of any size: convert it to a store once, then train out of core.
+"""
+Train on LIBSVM text
+====================
 
-python examples/train_from_libsvm.py [FILE] [FOLDER]
+Train on a LIBSVM file of any size: convert it to a store once, then train out of core.
+
+    python examples/train_from_libsvm.py [FILE] [FOLDER]
 
 Without a FILE, the digits that scikit-learn ships are written as one: even against odd.
 """
