@@ -37,6 +37,7 @@ extensions = [
 ]
 exclude_patterns = [*CUT, "gallery/*.ipynb", "gallery/*.py", "gallery/*.json", "gallery/*.zip"]
 default_role = "py:obj"
+smartquotes = False  # values of parameters are in quotes
 nitpicky = True
 # Names of other packages, and words in single backticks that are no names, have no page here.
 nitpick_ignore_regex = [("py:obj", ".*"), ("py:class", r"(?!bigsvm\b).*"), ("py:exc", ".*")]

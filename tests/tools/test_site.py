@@ -79,6 +79,19 @@ def test_a_link_to_a_section_of_the_same_page_stays_on_it():
     assert text == "[a](#more-of-it) [b](train.md)"
 
 
+def test_tables_of_limits_are_parted_from_others():
+    shown = '<!-- table: ["a"] -->\n\n| who | s |\n|---|---|\n| a | 1 |\n\n'
+    limits = '<!-- table: ["b"] -->\n\n| what | limit | found |\n|---|---|---|\n| a | 1 | 2 |\n'
+    assert markdown.without_limits(f"Words.\n\n{shown}{limits}") == (f"Words.\n\n{shown}", limits)
+
+
+def test_limits_of_the_project_are_on_the_page_for_developers(site):
+    assert "| limit " not in "".join(
+        text for name, text in site.pages.items() if name.startswith("measured/")
+    )
+    assert "sklearnex ÷ ours, a9a" in site.pages["developers/measured.md"]
+
+
 def test_every_page_has_a_title_and_no_link_of_a_file(site):
     for name, text in site.pages.items():
         assert text.startswith("# ") or text.splitlines()[1].startswith("==="), name

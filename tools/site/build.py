@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tools.site import markdown, reference
-from tools.site.pages import FOR_DEVELOPERS, GUIDE, MEASURED, Made
+from tools.site.pages import FOR_DEVELOPERS, GUIDE, LIMITS, MEASURED, Made
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +17,7 @@ CUT = ("guide.md", "measured.md")
 _ESTIMATORS = Made("estimators", ("Which estimator", "Limits"), "Which estimator, and limits")
 """Page of the guide that is made of sections of the README."""
 _WITH_GUIDE = {
+    "Training": ("/gallery/bad_model",),
     "Problems": ("estimators", "/problems"),
     "Coming from": ("/from_others",),
     "Cluster": ("/cluster",),
@@ -97,11 +98,16 @@ class Site:
     def _cut(self, origin: str, folder: str, pages: list[Made]) -> str:
         """Add pages made of sections of a file; what is before its first section is returned."""
         before, sections = markdown.cut(self._read(origin))
+        self._assemble(origin, folder, pages, sections)
+        return before
+
+    def _assemble(
+        self, origin: str, folder: str, pages: list[Made], sections: dict[str, str]
+    ) -> None:
         for page in pages:
             place = f"{folder}/{page.name}"
             text = markdown.assemble(page, sections)
             self.pages[f"{place}.md"] = self.relinked(text, origin, place)
-        return before
 
     def _add_guide(self) -> None:
         origin, pages = "docs/guide.md", self._guide
@@ -110,9 +116,10 @@ class Site:
         markdown.check_sections(origin, sections, pages)
         before = self._cut(origin, "guide", pages)
         self._cut("README.md", "guide", [_ESTIMATORS])
-        index = [
-            self.relinked(before.replace("# The guide", "# User guide"), origin, "guide/index")
-        ]
+        # The list of all sections is below, by group.
+        before = "\n\n".join(part for part in before.split("\n\n") if " · " not in part)
+        before = before.replace("# The guide", "# User guide")
+        index = [self.relinked(before, origin, "guide/index")]
         for group in [*GUIDE, *(name for name in _WITH_GUIDE if name not in GUIDE)]:
             names = [page.name for page in GUIDE.get(group, ())] + list(_WITH_GUIDE.get(group, ()))
             index.append(_toctree(names, caption=group))
@@ -122,8 +129,17 @@ class Site:
         origin, for_developers = "docs/measured.md", self._for_developers
         nested = markdown.nested(self._read(origin))
         markdown.check_sections(origin, nested, [*MEASURED, for_developers])
-        before = self._cut(origin, "measured", list(MEASURED))
-        self._cut(origin, "developers", [for_developers])
+        before, sections = markdown.cut(self._read(origin))
+        limits = []
+        for page in MEASURED:
+            for name in page.sections:
+                sections[name], of_section = markdown.without_limits(sections[name])
+                if of_section:
+                    limits.append(f"### {name}: limits\n\n{of_section.strip()}")
+        self._assemble(origin, "measured", list(MEASURED), sections)
+        sections[LIMITS] = "\n\n".join(limits)
+        with_limits = for_developers._replace(sections=(*for_developers.sections, LIMITS))
+        self._assemble(origin, "developers", [with_limits], sections)
         names = [page.name for page in MEASURED]
         names += [f"/{name}" for name in _EVIDENCE if f"docs/{name}.md" in self.homes]
         text = self.relinked(before, origin, "measured/index") + "\n" + _toctree(names)

@@ -90,6 +90,19 @@ def check_sections(name: str, sections: Iterable[str], pages: Iterable[Made]) ->
         raise ValueError(f"tools/site/pages.py has these sections of {name} twice: {twice}")
 
 
+def without_limits(text: str) -> tuple[str, str]:
+    """Part a text that ``tools.measured`` has written from its tables with a column ``limit``.
+
+    Returns
+    -------
+    others : str
+    limits : str
+    """
+    blocks = re.split(r"^(?=<!-- )", text, flags=re.MULTILINE)
+    limits = [block for block in blocks if re.search(r"^\|.*\| limit +\|", block, re.MULTILINE)]
+    return "".join(block for block in blocks if block not in limits), "".join(limits)
+
+
 def relinked(text: str, origin: str, place: str, homes: Mapping[str, str], files: str) -> str:
     """Lead the links of a text to pages of the site, or to the repository.
 

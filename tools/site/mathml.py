@@ -20,7 +20,7 @@ def inline(self: HTML5Translator, node: nodes.math) -> None:
 
 def block(self: HTML5Translator, node: nodes.math_block) -> None:
     """Write a formula of its own line."""
-    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    self.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
     raise nodes.SkipNode
 
 

@@ -110,6 +110,10 @@ MEASURED = (
 """Pages of docs/measured.md for users. Its other sections are on one page for developers."""
 
 FOR_DEVELOPERS = "Measured for developers"
+LIMITS = "Limits that the project sets itself"
+"""Section of that page: the tables with a column ``limit`` of pages for users."""
+PANELS = ("Arguments", "Problem", "Kernel", "Many classes", "Stopping", "Resources", "Options")
+"""Groups of options on the page of a command: these come first."""
 
 GROUPS = {
     "Data": ("open_store", "write_store", "convert", "scale_store", "append", "drop"),

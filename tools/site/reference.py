@@ -11,7 +11,7 @@ import typer
 
 import bigsvm
 from bigsvm.cli import app
-from tools.site.pages import GROUPS, OF_MODULES
+from tools.site.pages import GROUPS, OF_MODULES, PANELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,8 +108,11 @@ def _command(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401 (Typer's
         is_argument = parameter.param_type_name == "argument"
         title = "Arguments" if is_argument else (parameter.rich_help_panel or "Options")
         panels.setdefault(title, []).append(parameter)
-    for title, parameters in panels.items():
-        yield f"## {title}\n\n| | default | |\n|---|---|---|"
+    order = [*(title for title in PANELS if title in panels), *panels]
+    for title in dict.fromkeys(order):
+        parameters = panels[title]
+        yield f"## {title}\n\n| {'argument' if title == 'Arguments' else 'option'} | default | |"
+        yield "|---|---|---|"
         for each in parameters:
             spelled = " ".join([*each.opts, *each.secondary_opts])
             if each.param_type_name == "argument":
