@@ -101,6 +101,10 @@ class ClusterError(BigsvmError):
 class AdviceWarning(UserWarning):
     """A fit that converged, but whose model is of little use; says what to change.
 
+    See Also
+    --------
+    SVC : ``certificate_["advice"]`` has the sentences.
+
     Examples
     --------
     >>> import warnings

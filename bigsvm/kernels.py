@@ -96,6 +96,10 @@ class Kernel(ABC):
     column_factors : (d,) float64 or None
         What the columns are multiplied by before all else, where there is such a number for each.
 
+    See Also
+    --------
+    SVC : Takes a kernel as `kernel`.
+
     Examples
     --------
     >>> from dataclasses import dataclass

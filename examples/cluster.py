@@ -1,15 +1,16 @@
-"""Train and predict with the workers of a Dask cluster, and compare with one machine.
+"""
+Workers of a cluster
+====================
 
-python examples/cluster.py [FOLDER]
-
-Two processes of this machine stand for a cluster. For a real one, give `Client` the address of its
-scheduler, and the store a path or a URL that all workers can read.
+Train and predict with the workers of a Dask cluster, and compare with one machine. Two processes of
+this machine stand for a cluster. For a real one, give ``Client`` the address of its scheduler, and
+the store a path or a URL that all workers can read.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from distributed import Client, LocalCluster
 
@@ -44,7 +45,12 @@ def main(folder: Path) -> None:
     same = np.array_equal(alone.dual_coef_, classifier.dual_coef_)
     print(f"the model of one machine is {'the same' if same else 'another one'}")
 
+    # Both fits went the same way, sweep by sweep.
+    _, axis = plt.subplots(figsize=(6, 3.4), layout="constrained")
+    bigsvm.HistoryDisplay.from_estimator(classifier, ax=axis)
 
+
+# A process that Dask starts imports this module, and must not start processes itself.
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        main(Path(sys.argv[1] if len(sys.argv) > 1 else temporary))
+        main(Path(temporary))

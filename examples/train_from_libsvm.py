@@ -1,29 +1,29 @@
-"""Train on a LIBSVM file of any size: convert it to a store once, then train out of core.
+"""
+Train on LIBSVM text
+====================
 
-python examples/train_from_libsvm.py [FILE] [FOLDER]
-
-Without a FILE, the digits that scikit-learn ships are written as one: even against odd.
+Text of any size is converted once to a store, which training reads in blocks. Here the digits that
+scikit-learn ships are written as text first: even against odd.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 from sklearn.datasets import dump_svmlight_file, load_digits
 
 import bigsvm
 
+images, digits = load_digits(return_X_y=True)
+with tempfile.TemporaryDirectory() as temporary:
+    folder = Path(temporary)
+    text = folder / "digits.libsvm"
+    dump_svmlight_file(images / 16, digits % 2, str(text), zero_based=False)
+    print(text.read_text(encoding="utf-8")[:72], "…")
 
-def main(file: Path | None, folder: Path) -> None:
-    """Convert, train, save, load, predict."""
-    if file is None:
-        file = folder / "digits.libsvm"
-        images, digits = load_digits(return_X_y=True)
-        dump_svmlight_file(images / 16, digits % 2, str(file), zero_based=False)
-
-    store = bigsvm.convert(file, folder / "train.zarr", overwrite=True)
-    print(f"{store.rows.n_rows} rows, {store.rows.n_columns} columns in {store.path}")
-
+    store = bigsvm.convert(text, folder / "train.zarr")
+    print(f"{store.rows.n_rows} rows, {store.rows.n_columns} columns")
     classifier = bigsvm.SVC(C=10, memory="200MB").fit(store)
     print(f"converged: {classifier.converged_}, KKT gap {classifier.gap_:.2g}")
     print(f"{len(classifier.support_)} support vectors, objective {classifier.objective_:.6g}")
@@ -32,8 +32,11 @@ def main(file: Path | None, folder: Path) -> None:
     loaded = bigsvm.load(folder / "model.safetensors")
     print(f"accuracy on the training rows: {loaded.score(store):.4f}")
 
-
-if __name__ == "__main__":
-    given = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as temporary:
-        main(Path(given[0]) if given else None, Path(given[1] if len(given) > 1 else temporary))
+# %%
+# The digits that are hardest to tell: those with the smallest margin.
+values = np.asarray(loaded.decision_function(images / 16))
+margins = np.where(digits % 2 == 1, values, -values)
+figure, axes = plt.subplots(1, 8, figsize=(9, 1.8), layout="constrained")
+for axis, row in zip(axes, np.argsort(margins), strict=False):
+    axis.imshow(images[row].reshape(8, 8), cmap="gray_r")
+    axis.set(xticks=[], yticks=[], title=f"{digits[row]}: {margins[row]:.2f}")

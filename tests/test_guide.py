@@ -55,6 +55,18 @@ def test_the_page_on_clusters_runs_where_it_needs_no_cluster(follow):
     assert (follow(runs, "cluster.md") / "clouds.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    "name",
+    # A dozen commands, each of which starts Python; the guide has the same.
+    [pytest.param("start.md", marks=pytest.mark.slow), "index.md", "from_others.md"],
+)
+def test_pages_for_newcomers_run(follow, name):
+    page = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
+    runs = [(kind, text) for kind, text in BLOCK.findall(page) if kind in ("python", "sh")]
+    assert runs
+    follow(runs, name)
+
+
 def test_the_guide_is_shell_and_python_and_runs(folder):
     assert {kind for kind, _ in GUIDE} == {"sh", "python"}
     made = {"train.zarr", "scaled.zarr", "test-scaled.zarr", "model.safetensors", "run"}

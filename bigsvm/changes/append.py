@@ -100,6 +100,11 @@ def append(
     StoreError
         There is no such store, it is being made by another process, or cannot be written.
 
+    See Also
+    --------
+    write_store : A new store.
+    drop : A store without some rows.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

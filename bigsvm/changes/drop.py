@@ -51,6 +51,10 @@ def drop(
     DataError
         The store has no such row, or only such rows.
 
+    See Also
+    --------
+    append : More rows.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -150,6 +150,12 @@ def write_store(
     UnreachableError
         If its URL cannot be reached for a while; see `open_store`.
 
+    See Also
+    --------
+    convert : A store of LIBSVM text.
+    open_store : Read a store.
+    append : More rows.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -122,6 +122,11 @@ def convert(
     UnreachableError
         If its URL cannot be reached for a while; see `open_store`.
 
+    See Also
+    --------
+    write_store : A store of arrays, tables and other files.
+    open_store : Read a store.
+
     Examples
     --------
     >>> from sklearn.datasets import dump_svmlight_file, load_iris

@@ -92,6 +92,10 @@ def scale_store(
     UnreachableError
         If its URL cannot be reached for a while; see `open_store`.
 
+    See Also
+    --------
+    write_store : A store of arrays, tables and files.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -336,6 +336,11 @@ def open_store(
     DataCorruptionError
         If an array is missing or is not what the attributes say.
 
+    See Also
+    --------
+    write_store : A store of arrays, tables and files.
+    convert : A store of LIBSVM text.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -64,7 +64,14 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
 
     # scikit-learn shows the texts of the parameters in a notebook if there is a link to them.
     _doc_link_module = "bigsvm"
-    _doc_link_template = "#bigsvm.{estimator_name}"
+
+    @property
+    def _doc_link_template(self) -> str:
+        """Page of an estimator on the site; its docstring below while there is no site."""
+        from bigsvm.estimators.documentation import site  # no fit needs it
+
+        name = "bigsvm.{estimator_name}"
+        return f"{site()}/reference/{name}.html" if site() else f"#{name}"
 
     def _html_repr(self) -> str:
         """Diagram of scikit-learn's, and below it the docstring, to which its "?" leads."""

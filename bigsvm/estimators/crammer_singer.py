@@ -74,6 +74,15 @@ class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, Cla
         As `SVC` has them.
     n_features_in_ : int
 
+    See Also
+    --------
+    SVC : A function for each pair of classes, or for each class.
+
+    References
+    ----------
+    Crammer, K. and Singer, Y. (2001). On the algorithmic implementation of multiclass kernel-based
+    vector machines. Journal of Machine Learning Research 2, 265–292.
+
     Examples
     --------
     >>> import bigsvm

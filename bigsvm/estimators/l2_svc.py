@@ -66,26 +66,40 @@ class L2SVC(BallParameters, Classifier):
         As `SVC` has them.
     n_features_in_ : int
 
+    See Also
+    --------
+    SVC : Hinge loss, and a bias that is not penalised.
+    L2OneClassSVM : The ball of rows without labels.
+
     Notes
     -----
     What a search does with its samples (numbers are those of Frandi et al. 2013):
 
-    =============  =================================  ==========================  ================
-    solver         of each sample                     then                        ends at
-    =============  =================================  ==========================  ================
-    ``"fw"``       the farthest row                   one step towards it         an empty sample
-                                                      (algorithm 2)
-    ``"mfw"``      the farthest row                   one step towards it, or     an empty sample
-                                                      away from the nearest
-                                                      point (algorithm 3)
-    ``"cvm"``      the farthest row joins             the core set is solved      an empty sample
-                                                      again (algorithm 1)
-    ``"pairwise"`` up to 4 of the farthest rows of    pair steps on the core      half of 16 to 64
-                   16 to 64 samples join together     set                         samples empty
-    =============  =================================  ==========================  ================
+    ==============  =================================  ==========================  ================
+    solver          of each sample                     then                        ends at
+    ==============  =================================  ==========================  ================
+    ``"fw"``        the farthest row                   one step towards it         an empty sample
+                                                       (algorithm 2)
+    ``"mfw"``       the farthest row                   one step towards it, or     an empty sample
+                                                       away from the nearest
+                                                       point (algorithm 3)
+    ``"cvm"``       the farthest row joins             the core set is solved      an empty sample
+                                                       again (algorithm 1)
+    ``"pairwise"``  up to 4 of the farthest rows of    pair steps on the core      half of 16 to 64
+                    16 to 64 samples join together     set                         samples empty
+    ==============  =================================  ==========================  ================
 
     A sample is empty if it has no row outside the ball. The first three are the paper's; the last
     one is not in it. It is the default because it finds more support vectors before it ends.
+
+    References
+    ----------
+    Frandi, E., Ñanculef, R., Gasparo, M. G., Lodi, S. and Sartori, C. (2013). Training support
+    vector machines using Frank-Wolfe optimization methods. International Journal of Pattern
+    Recognition and Artificial Intelligence 27 (3).
+
+    Tsang, I. W., Kwok, J. T. and Cheung, P.-M. (2005). Core vector machines: fast SVM training on
+    very large data sets. Journal of Machine Learning Research 6, 363–392.
 
     Examples
     --------
@@ -144,6 +158,10 @@ def C_path(
     ParameterError
         If the estimator has no C, no value is given, or there are more than two classes and the
         estimator trains several functions for them.
+
+    See Also
+    --------
+    SearchCV : Choose `C` by cross-validation.
 
     Examples
     --------

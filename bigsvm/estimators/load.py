@@ -76,6 +76,10 @@ def load(
     StoreError
         The URL cannot be read, or not reached for a while; see `open_store`.
 
+    See Also
+    --------
+    KernelExpansion.load : The model alone, without parameters of an estimator.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -101,6 +101,15 @@ class OneClassSVM(OutlierDetector, IgnoredArguments):
         As `SVC` has them.
     n_features_in_ : int
 
+    See Also
+    --------
+    L2OneClassSVM : Squared losses, for very many rows.
+    SearchCV : Choose `gamma`, also without labels.
+
+    References
+    ----------
+    Chang, C.-C. and Lin, C.-J. (2001). LIBSVM: a library for support vector machines.
+
     Examples
     --------
     >>> import numpy as np
@@ -152,6 +161,17 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
     certificate_, history_, working_set_history_, fit_status_, shape_fit_, model_
         As `SVC` has them. The objective is ``1 / (2ρ)``.
     n_features_in_ : int
+
+    See Also
+    --------
+    OneClassSVM : The share of rows outside is given.
+    L2SVC : The same for two classes.
+
+    References
+    ----------
+    Frandi, E., Ñanculef, R., Gasparo, M. G., Lodi, S. and Sartori, C. (2013). Training support
+    vector machines using Frank-Wolfe optimization methods. International Journal of Pattern
+    Recognition and Artificial Intelligence 27 (3).
 
     Examples
     --------

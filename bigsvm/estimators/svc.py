@@ -65,6 +65,22 @@ class SVC(Classifier, IgnoredClassArguments):
         Rows and columns of the training data.
     n_features_in_ : int
 
+    See Also
+    --------
+    NuSVC : `nu`, a share of the rows, in place of `C`.
+    L2SVC : Squared hinge loss, for very many rows.
+    CrammerSingerSVC : One machine for all classes.
+    SearchCV : Choose `C` and `gamma`.
+
+    References
+    ----------
+    Fan, R.-E., Chen, P.-H. and Lin, C.-J. (2005). Working set selection using second order
+    information for training support vector machines. Journal of Machine Learning Research 6,
+    1889–1918.
+
+    Glasmachers, T. and Igel, C. (2006). Maximum-gain working set selection for SVMs. Journal of
+    Machine Learning Research 7, 1437–1466.
+
     Examples
     --------
     >>> import bigsvm
@@ -119,6 +135,15 @@ class NuSVC(Classifier, IgnoredClassArguments):
     certificate_, history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
+
+    See Also
+    --------
+    SVC : The same with `C`.
+    NuSVR : Regression with `nu`.
+
+    References
+    ----------
+    Chang, C.-C. and Lin, C.-J. (2001). LIBSVM: a library for support vector machines.
 
     Examples
     --------

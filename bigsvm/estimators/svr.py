@@ -90,6 +90,15 @@ class SVR(Regressor):
         As `SVC` has them.
     n_features_in_ : int
 
+    See Also
+    --------
+    NuSVR : `nu` in place of `epsilon`.
+    SearchCV : Choose `C`, `gamma` and `epsilon`.
+
+    References
+    ----------
+    Chang, C.-C. and Lin, C.-J. (2001). LIBSVM: a library for support vector machines.
+
     Examples
     --------
     >>> import numpy as np
@@ -146,6 +155,14 @@ class NuSVR(Regressor):
     certificate_, history_, working_set_history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
+
+    See Also
+    --------
+    SVR : `epsilon` in place of `nu`.
+
+    References
+    ----------
+    Chang, C.-C. and Lin, C.-J. (2001). LIBSVM: a library for support vector machines.
 
     Examples
     --------

@@ -108,6 +108,10 @@ class KernelExpansion:
     ParameterError
         Shapes that contradict each other, the rule or the classes.
 
+    See Also
+    --------
+    load : The fitted estimator of a file.
+
     Examples
     --------
     >>> from sklearn.datasets import make_moons

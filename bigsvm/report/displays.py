@@ -56,6 +56,10 @@ class HistoryDisplay:
     ParameterError
         The history is empty, or matplotlib is not installed.
 
+    See Also
+    --------
+    SearchDisplay : Scores of a search.
+
     Examples
     --------
     >>> import bigsvm
@@ -143,6 +147,11 @@ class SearchDisplay:
     ------
     ParameterError
         No point has a score, or there is no parameter, or matplotlib is not installed.
+
+    See Also
+    --------
+    SearchCV : The search.
+    HistoryDisplay : How a fit went.
 
     Examples
     --------

@@ -93,6 +93,10 @@ def cross_validate(
     KeyboardInterrupt
         Ctrl-C, within about a second.
 
+    See Also
+    --------
+    SearchCV : Choose parameters by cross-validation.
+
     Examples
     --------
     >>> from sklearn.datasets import make_moons

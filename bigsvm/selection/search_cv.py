@@ -111,6 +111,12 @@ class SearchCV(BaseEstimator):
     classes_, n_features_in_
         Those of `best_estimator_`.
 
+    See Also
+    --------
+    cross_validate : The scores of one choice.
+    SearchDisplay : A picture of the scores.
+    C_path : Models of several `C`.
+
     Examples
     --------
     >>> from sklearn.datasets import make_moons
