@@ -95,4 +95,4 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-SUITE = Suite(program=run)
+SUITE = Suite(program=run, folder=False)
