@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks import bench
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.children import machine
+from tools.benchmarks.children import FIT_ENDED, machine
 from tools.benchmarks.data import data_set, made
 from tools.benchmarks.results import case_of, noise
 
@@ -115,6 +115,7 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
         del x
         rows = (open_store(Path(job["folder"]) / f"{job['name']}.{job['layout']}.zarr"),)
     answer = timed(_Counted(model), *rows)
+    print(FIT_ENDED, flush=True)  # LIBSVM's interface takes long to predict
     data = DataSet(job["name"], job["n_columns"], positive=tuple(job["positive"]),
                    n_made=job["n_made"])  # fmt: skip
     test_x, test_y = load(data, data_folder(), test=True)
