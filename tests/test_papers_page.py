@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import bigsvm
+from tools import printed
 from tools.benchmarks import __main__ as suites
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -18,6 +19,63 @@ TABLES = [
     if is_table
 ]
 MEASURED = [table for table in TABLES if "paper" not in table[0].split("|")[1]]
+
+
+INDEX = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for table in TABLES
+    if table[0].startswith("| paper | what |")
+    for line in table[2:]
+]
+NUMBERED = {
+    "LIBSVM": (0, 0), "Crammer and Singer": (9, 2), "Glasmachers and Igel": (7, 7),
+    "Frank-Wolfe": (8, 8),
+}  # fmt: skip
+"""Figures and tables of each paper."""
+
+
+def test_each_table_and_figure_of_the_papers_has_a_row():
+    wanted = [
+        (paper, f"{kind} {k}")
+        for paper, counts in NUMBERED.items()
+        for kind, count in zip(("figure", "table"), counts, strict=True)
+        for k in range(1, count + 1)
+    ]
+    assert sorted((paper, what) for paper, what, *_ in INDEX if what != "none") == sorted(wanted)
+    assert {paper for paper, *_ in INDEX} == set(NUMBERED)
+
+
+@pytest.mark.parametrize("row", INDEX, ids=lambda row: f"{row[0]}, {row[1]}")
+def test_a_row_is_reproduced_or_refuted_by_a_printed_suite_or_says_why_not(row):
+    *_, status, by = row
+    assert status in {"reproduced", "reproduced in part", "refuted", "not measured"}
+    suite = re.search(r"python -m tools\.benchmarks (\w+)", by)
+    if status == "not measured":
+        assert by
+        assert suite is None
+    elif "the same" not in by:
+        assert suite
+        text = REPOSITORY / "tools" / "benchmarks" / f"{suite[1]}.txt"
+        assert f"$ python -m tools.benchmarks {suite[1]}" in text.read_text(encoding="utf-8")
+
+
+def test_it_says_which_version_printed_what_and_what_is_older_than_its_code():
+    known = printed.record()
+    for name, commands in known.items():
+        texts = {command: one["text"] for command, one in commands.items()}
+        assert texts == printed.blocks(name), "run python -m tools.printed"
+    assert known.keys() == printed.MEASURES.keys()
+    assert printed.page(PAGE, known) == PAGE, "run python -m tools.printed"
+
+
+def test_a_table_is_older_than_its_code_once_the_code_is_another_one(monkeypatch):
+    known = {"own_kernels": {"python -m tools.benchmarks own_kernels": {
+        "text": "", "version": "0.1.0", "commit": "abc", "date": "2026-01-02",
+        "code": printed.code_now("own_kernels"),
+    }}}  # fmt: skip
+    assert f"0.1.0, abc | 2026-01-02 | {printed.CURRENT} " in printed.marks(known)
+    monkeypatch.setattr(printed, "code_now", lambda name: "another")
+    assert f"0.1.0, abc | 2026-01-02 | {printed.OLDER} " in printed.marks(known)
 
 
 def test_its_suites_exist():

@@ -65,6 +65,17 @@ def test_a_fit_has_its_time_from_the_moment_it_begins():
     assert children.fit_began("fit began at 17.5\nfit be") == 17.5
 
 
+def test_what_comes_after_a_fit_is_not_given_up():
+    program = (
+        "import time; print('fit began at', repr(time.time()), flush=True); "
+        "print('fit ended', flush=True); time.sleep(0.8)"
+    )
+    command = [sys.executable, "-c", program]
+    finished = children.run_checked(command, threads=1, give_up_after=0.4, of_the_fit=True)
+    assert not finished.gave_up
+    assert finished.seconds > 0.8
+
+
 def test_child_may_be_killed_while_it_runs():
     finished = children.run_child(
         [sys.executable, "-c", "import time; time.sleep(60)"],

@@ -173,6 +173,7 @@ def test_there_are_ten_kinds_of_runs():
         pytest.param(own_kernels.COLD, marks=pytest.mark.slow),
         own_kernels.ANOTHER_C,
         pytest.param(own_kernels.RESUMED, marks=pytest.mark.slow),
+        pytest.param(own_kernels.C_PATH, marks=pytest.mark.slow),
     ],
 )
 def test_rows_on_disk_save_kernel_values_of_a_slow_kernel_and_change_nothing(which, tmp_path):
@@ -181,7 +182,8 @@ def test_rows_on_disk_save_kernel_values_of_a_slow_kernel_and_change_nothing(whi
         {"data": list(data_set(name)), "folder": str(tmp_path), "labels": "",
          "layouts": ["dense"], "distances": False, "stores": False}
     )  # fmt: skip
-    parameters = {"C": 32.0, "gamma": 2.0, "run": which, "microseconds": 0.1}
+    parameters = {"C": 32.0, "gamma": 2.0, "run": which, "microseconds": 0.1,
+                  "working_set": "auto"}  # fmt: skip
     job = {"name": name, "folder": str(tmp_path), "layout": "dense", "memory": "20MB",
            "parameters": parameters}  # fmt: skip
     without, with_disk = (

@@ -32,6 +32,8 @@ THREAD_VARIABLES = (
 
 FIT_BEGAN = "fit began at "
 """A child that is given up begins a line with this, followed by the `time.time` of that moment."""
+FIT_ENDED = "fit ended"
+"""A line of such a child, after which it may take as long as it needs, to test what it fitted."""
 STARTING = 120.0
 """Seconds in which such a child must have imported, compiled and read its rows."""
 
@@ -204,6 +206,8 @@ class _Watch:
         began, seconds = self._started, self._seconds
         if self._output is not None:
             text = os.pread(self._output, 1 << 16, 0).decode(errors="replace")
+            if FIT_ENDED in text.splitlines():
+                return False
             if (of_fit := fit_began(text)) is None:
                 seconds = STARTING
             else:

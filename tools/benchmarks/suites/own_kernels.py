@@ -1,14 +1,16 @@
 """Kernel values on disk in a default run with a slow kernel of one's own: CPU time.
 
     python -m tools.benchmarks own_kernels [--sizes 6000] [--memory 40MB] [--families few ...]
+        [--working-set all]
 
 The kernel is rbf, written as a formula and made as slow as --microseconds a value. Memory holds a
 part of the kernel rows. Contestants are runs without and with `disk_cache`; results must have the
-same bits.
+same bits. With --working-set all the rows are one working set, and whole kernel rows are kept.
 
 cold       nothing is on disk
 another C  an eighth of C, started from the solution, with the file of the first run
 resumed    a run that was stopped after half of its steps, with its own file; the second half counts
+C path     fits with an eighth of C, a third and C, each started from the one before: all count
 
 CPU seconds of slower kernels follow from the counts. A limit is a fifth of the CPU seconds saved.
 """
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
 
 
 WITHOUT, WITH = "without", "with"
-COLD, ANOTHER_C, RESUMED = RUNS = ("cold", "another C", "resumed")
+COLD, ANOTHER_C, RESUMED, C_PATH = RUNS = ("cold", "another C", "resumed", "C path")
 ANOTHER = 1 / 8
 """Times C, in the run with another C."""
+PATH = (1 / 8, 1 / 3, 1.0)
+"""Times C, in the runs of a path."""
 FAMILIES = ("few", "many", "crowded")
 SLOWER = (0.3, 1.0, 5.0)
 """Microseconds of a kernel value for which CPU seconds are computed from the counts."""
@@ -50,10 +54,11 @@ def cases(options: argparse.Namespace) -> list[Case]:
     each = options.microseconds
     return [
         Case(f"{data.name}, {run}", data,
-             {"C": data.C, "gamma": data.gamma, "run": run, "microseconds": each})
+             {"C": data.C, "gamma": data.gamma, "run": run, "microseconds": each,
+              "working_set": options.working_set})
         for n in options.sizes
         for data in (made(family, n) for family in options.families)
-        for run in RUNS
+        for run in options.runs
     ]  # fmt: skip
 
 
@@ -103,7 +108,8 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     x, y = read_rows(job), np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
     given, kind = job["parameters"], slow_kernel()
     passes = passes_of(1e-6 * given["microseconds"])
-    ours = job | {"who": "memory", "parameters": {"C": given["C"], "memory": job["memory"]}}
+    same = {"memory": job["memory"], "working_set": given["working_set"]}
+    ours = job | {"who": "memory", "parameters": {"C": given["C"], **same}}
     with own_solver():
         estimator(ours, kernel=kind()).fit(*tiny("dense", x.shape[1], np.float32))
     with tempfile.TemporaryDirectory(dir=job["folder"]) as name:
@@ -113,22 +119,28 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
         model = estimator(ours, kernel=kind(gamma=given["gamma"], passes=passes), **disk)
         if given["run"] == ANOTHER_C:
             model.set_params(warm_start=True).fit(x, y)
-            model.set_params(C=given["C"] * ANOTHER)
         elif given["run"] == RESUMED:
             # As many steps as with the slow kernel: its values are the same.
             quick = estimator(ours, kernel=kind(gamma=given["gamma"])).fit(x, y)
             half = quick.certificate_["n_iter"] // 2
             model.set_params(checkpoint=str(Path(name) / "run"), max_iter=half).fit(x, y)
             model.set_params(max_iter=-1)
-        began = time.process_time()
+        costs = [given["C"]]
+        if given["run"] == C_PATH:
+            costs = [factor * given["C"] for factor in PATH]
+            model.set_params(warm_start=True)
+        elif given["run"] == ANOTHER_C:
+            costs = [given["C"] * ANOTHER]
+        n_read, began = 0, time.process_time()
         with counted() as n_values:
-            model.fit(x, y)
+            for C in costs:
+                n_read += model.set_params(C=C).fit(x, y).certificate_["row_reads"]
         spent = time.process_time() - began
     certificate = model.certificate_
     return {
         "seconds": spent, "cpu_seconds": spent,
         "n_values": sum(n_values),
-        "n_read": certificate["row_reads"], "objective": certificate["objective"],
+        "n_read": n_read, "objective": certificate["objective"],
         "bits": hash_of(model), "n_support": len(model.support_), "converged": model.converged_,
     }  # fmt: skip
 
@@ -206,6 +218,8 @@ SUITE = Suite(
     threads=1,
     memory="40MB",
     more=(
+        ("--runs", {"nargs": "+", "choices": RUNS, "default": list(RUNS)}),
+        ("--working-set", {"choices": ("auto", "all"), "default": "auto"}),
         ("--families", {"nargs": "+", "choices": FAMILIES, "default": list(FAMILIES)}),
         ("--microseconds", {"type": float, "default": 0.1, "help": "of a kernel value"}),
     ),
