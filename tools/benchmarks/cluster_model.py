@@ -41,7 +41,7 @@ class Work(NamedTuple):
         """Count the work of a measured run."""
         return cls(
             row.case.facts["n_rows"], row.last("n_support"), 1, row.last("evaluations"),
-            row.last("n_passes"), row.last("swept"), row.last("saves") * row.last("saved"),
+            row.last("n_passes"), row.last("swept"), row.last("saved"),
             row.last("n_tasks"),
         )  # fmt: skip
 
@@ -210,7 +210,7 @@ def at_size(found: Findings, options: argparse.Namespace) -> tuple[list[Any], li
             growth = results[workers] / results[10]
             parts = found.model.parts(other._replace(saved=0.0), growth=growth)
             n_bytes = (moved * support + returned * rows) / options.link
-            generation = last.last("saved") / work.rows * rows
+            generation = last.last("saved") / last.last("saves") / work.rows * rows
             once = found.model.seconds["checkpoints"] / found.model.work.saved * generation
             parts["checkpoints"] = once * (1 + sum(parts.values()) / options.every)
             whole = sum(parts.values()) + n_bytes

@@ -31,6 +31,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds, self.n_passes = dict.fromkeys(PARTS, 0.0), 0
+        self.saves, self.saved = 0, 0
         self._parts: list[str] = []
         self._since, self._thread = 0.0, threading.get_ident()
 
@@ -91,12 +92,22 @@ class Clock:
             SingleReduction: dict.fromkeys(("__init__", "arrange", "recorded"), "labels"),
             Decomposition: {"_solve": "steps", "_select": "scans", "_certify": "ends"},
             Passes: dict.fromkeys(("sweep", "grow", "fill"), "scans"),
-            Saver: {"write": "checkpoints"},
             Pass: {"top_up": "scheduling", "_finished": "scheduling"},
             SumsAudit: {"verify": "ends", "finish": "ends"},
             Workforce: {"submit": "tasks"},
         }
-        patches = [mock.patch.object(Pass, "in_order", waited)]
+        write = Saver.write
+
+        def counted(saver: Any, arrays: Any, values: Any) -> None:  # noqa: ANN401
+            self.saves += 1
+            self.saved += sum(array.nbytes for array in arrays.values())
+            with self.of("checkpoints"):
+                write(saver, arrays, values)
+
+        patches = [
+            mock.patch.object(Pass, "in_order", waited),
+            mock.patch.object(Saver, "write", counted),
+        ]
         for owner, parts in methods.items():
             patches += [
                 mock.patch.object(owner, name, self.timed(part, getattr(owner, name)))
@@ -126,22 +137,16 @@ def timed_run(job: dict[str, Any]) -> dict[str, Any]:
         with clock.of("ends"):
             model.fit(store, client=client)
         found = {"seconds": time.perf_counter() - began, "n_passes": clock.n_passes}
-        found |= clock.seconds
+        found |= {**clock.seconds, "saves": clock.saves, "saved": clock.saved}
         empty = cluster.seconds_of_empty_pass(store, client)
-    return found | counts_of(model, watched, folder) | {"empty": empty}
+    return found | counts_of(model, watched) | {"empty": empty}
 
 
-def counts_of(model: Any, watched: Any, folder: Path) -> dict[str, Any]:  # noqa: ANN401
+def counts_of(model: Any, watched: Any) -> dict[str, Any]:  # noqa: ANN401
     """Count what the seconds of a run are proportional to."""
-    from bigsvm.training.generations import newest_manifest
-
     traffic, certificate = watched.workforce.traffic, model.certificate_
-    newest, files = newest_manifest(folder), max(folder.glob("generation-*"))
-    assert newest is not None
     return {
         "n_support": len(model.support_), "n_tasks": traffic.tasks,
         "evaluations": traffic.evaluations, "moved": traffic.bytes_moved,
         "returned": traffic.bytes_returned, "swept": certificate["rows_swept"],
-        "saves": newest["generation"],
-        "saved": sum(file.stat().st_size for file in files.iterdir()),
     }  # fmt: skip
