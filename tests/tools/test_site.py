@@ -1,11 +1,12 @@
 """`tools.site`: every section is on a page, links are led to pages, and faults are found."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tools.site import check, markdown
-from tools.site.build import Site
+from tools.site.build import MADE, Site
 from tools.site.pages import GUIDE, Made
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -97,6 +98,15 @@ def test_every_page_has_a_title_and_no_link_of_a_file(site):
         assert text.startswith("# ") or text.splitlines()[1].startswith("==="), name
         assert "](../tools/" not in text, name
         assert "](../README" not in text, name
+
+
+@pytest.mark.parametrize("name", ["index.md", "how_it_works.md"])
+def test_links_to_pages_that_are_made_lead_there(site, name):
+    text = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
+    there = site.relinked(text, f"docs/{name}", name.removesuffix(".md"))
+    made = [link for link in re.findall(r"\]\(([^)#]+)", there) if link.split("/")[0] in MADE]
+    assert made
+    assert [link for link in made if link not in site.pages] == []
 
 
 def test_the_guide_is_whole_on_its_pages(site):

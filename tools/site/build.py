@@ -68,6 +68,7 @@ class Site:
         self._add_measured()
         self._add_developers()
         self.pages |= reference.names_pages() | reference.commands_pages()
+        self.homes |= {f"docs/{name}": name.rpartition(".")[0] for name in self.pages}
 
     def relinked(self, text: str, origin: str, page: str) -> str:
         """Lead the links of a text of the file `origin` to pages, from the page `page`."""
