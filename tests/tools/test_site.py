@@ -120,6 +120,20 @@ def test_the_guide_is_whole_on_its_pages(site):
                     assert "](" in line or line in text, (page.name, line)
 
 
+def test_a_new_page_has_its_place(tmp_path):
+    for name in ("bigsvm", "examples", ".github", "README.md", "CHANGELOG.md"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    (tmp_path / "docs").mkdir()
+    for path in (REPOSITORY / "docs").glob("*.md"):
+        (tmp_path / "docs" / path.name).symlink_to(path)
+    for name in ("records.md", "another.md"):
+        (tmp_path / "docs" / name).unlink(missing_ok=True)
+        (tmp_path / "docs" / name).write_text("# New\n", encoding="utf-8")
+    pages = Site(tmp_path).pages
+    assert "\n/records\n" in pages["measured/index.md"]
+    assert "\n/another\n" in pages["developers/index.md"]
+
+
 def test_each_command_and_each_package_has_a_page(site):
     assert "reference/commands/train.md" in site.pages
     assert "developers/rooms/training.md" in site.pages
