@@ -31,7 +31,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "numpydoc",
     "myst_parser",
-    "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "tools.site.mathml",
 ]

@@ -200,3 +200,4 @@ for axis, answer in zip(two_axes(titles, sharex=True, sharey=True), answers, str
     axis.scatter(y_test, answer, s=8)
     axis.plot([y.min(), y.max()], [y.min(), y.max()], color="black", linewidth=0.8)
     axis.set(xlabel="target", ylabel="predicted")
+    axis.locator_params(nbins=5)

@@ -42,6 +42,8 @@ words = [sys.executable, "-m", "bigsvm", "train", store.path, folder / "killed.s
 options = ["--C", "1", "--gamma", "0.1", "--memory", "20MB"]
 options += ["--checkpoint", folder / "killed", "--checkpoint-every", "0.2s", "--quiet"]
 environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+# A cluster of Dask leaves one thread behind for later processes: with other threads, other bits.
+environment.pop("OMP_NUM_THREADS", None)
 child = subprocess.Popen([*words, *options], env=environment)
 while child.poll() is None and len(list(folder.glob("killed/*"))) < 4:
     time.sleep(0.02)

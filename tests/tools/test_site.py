@@ -1,11 +1,12 @@
 """`tools.site`: every section is on a page, links are led to pages, and faults are found."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tools.site import check, markdown
-from tools.site.build import Site
+from tools.site.build import MADE, Site
 from tools.site.pages import GUIDE, Made
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -99,6 +100,15 @@ def test_every_page_has_a_title_and_no_link_of_a_file(site):
         assert "](../README" not in text, name
 
 
+@pytest.mark.parametrize("name", ["index.md", "how_it_works.md"])
+def test_links_to_pages_that_are_made_lead_there(site, name):
+    text = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
+    there = site.relinked(text, f"docs/{name}", name.removesuffix(".md"))
+    made = [link for link in re.findall(r"\]\(([^)#]+)", there) if link.split("/")[0] in MADE]
+    assert made
+    assert [link for link in made if link not in site.pages] == []
+
+
 def test_the_guide_is_whole_on_its_pages(site):
     guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
     _, sections = markdown.cut(guide)
@@ -108,6 +118,20 @@ def test_the_guide_is_whole_on_its_pages(site):
             for section in page.sections:
                 for line in sections[section].splitlines():
                     assert "](" in line or line in text, (page.name, line)
+
+
+def test_a_new_page_has_its_place(tmp_path):
+    for name in ("bigsvm", "examples", ".github", "README.md", "CHANGELOG.md"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    (tmp_path / "docs").mkdir()
+    for path in (REPOSITORY / "docs").glob("*.md"):
+        (tmp_path / "docs" / path.name).symlink_to(path)
+    for name in ("records.md", "another.md"):
+        (tmp_path / "docs" / name).unlink(missing_ok=True)
+        (tmp_path / "docs" / name).write_text("# New\n", encoding="utf-8")
+    pages = Site(tmp_path).pages
+    assert "\n/records\n" in pages["measured/index.md"]
+    assert "\n/another\n" in pages["developers/index.md"]
 
 
 def test_each_command_and_each_package_has_a_page(site):

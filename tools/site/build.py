@@ -68,6 +68,7 @@ class Site:
         self._add_measured()
         self._add_developers()
         self.pages |= reference.names_pages() | reference.commands_pages()
+        self.homes |= {f"docs/{name}": name.rpartition(".")[0] for name in self.pages}
 
     def relinked(self, text: str, origin: str, page: str) -> str:
         """Lead the links of a text of the file `origin` to pages, from the page `page`."""
@@ -116,7 +117,7 @@ class Site:
         markdown.check_sections(origin, sections, pages)
         before = self._cut(origin, "guide", pages)
         self._cut("README.md", "guide", [_ESTIMATORS])
-        # The list of all sections is below, by group.
+        # The paragraph that lists all sections: they are below, by group.
         before = "\n\n".join(part for part in before.split("\n\n") if " · " not in part)
         before = before.replace("# The guide", "# User guide")
         index = [self.relinked(before, origin, "guide/index")]
@@ -142,8 +143,10 @@ class Site:
         self._assemble(origin, "developers", [with_limits], sections)
         names = [page.name for page in MEASURED]
         names += [f"/{name}" for name in _EVIDENCE if f"docs/{name}.md" in self.homes]
-        text = self.relinked(before, origin, "measured/index") + "\n" + _toctree(names)
-        self.pages["measured/index.md"] = text
+        # First where the figures are, then how to read them.
+        head, notes = before.split("\n\n* ", 1)
+        text = f"{head}\n\n{_toctree(names)}\n## How to read the tables\n\n* {notes}"
+        self.pages["measured/index.md"] = self.relinked(text, origin, "measured/index")
 
     def _add_developers(self) -> None:
         for name, origin in (("changelog", "CHANGELOG.md"), ("contributing", None)):
