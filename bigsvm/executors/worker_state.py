@@ -38,7 +38,7 @@ killed does not say that its run has ended."""
 LEAST_KEPT_BYTES = 16 << 20
 """Bytes of units that are kept even if a worker has little memory: one unit is needed anyway."""
 
-SHARE_OF_PACKED = 16
+SHARE_OF_PACKED = 32
 """Packed partners take 1 / this of the memory of a run; the others are packed for each task."""
 PADDING = 4
 """Packed rows take 1 / this more than they do at most: panels are filled up, and have norms."""

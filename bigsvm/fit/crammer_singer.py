@@ -17,7 +17,7 @@ from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
 from bigsvm.fit.reduction import ModelFunctions, hold_and_plan
 from bigsvm.fit.single import StartError, alpha_of
-from bigsvm.fit.variables import order_of_training
+from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.working_sets.choice import DIRECT_ROWS
 
 if TYPE_CHECKING:
@@ -155,4 +155,6 @@ def _order(source: RowSource, problem: CrammerSinger, parameters: TrainingParame
     if source.row_alignment > 1 or source.n_rows <= DIRECT_ROWS or parameters.working_set == "all":
         return None
     weighted = np.flatnonzero(problem.weights(slice(None)))
-    return weighted[order_of_training(source, weighted)]
+    return (
+        weighted if source.is_shuffled else np.random.default_rng(ORDER_SEED).permutation(weighted)
+    )

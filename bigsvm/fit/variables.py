@@ -136,20 +136,14 @@ def make_variables(
     else:
         kind = np.ascontiguousarray(formulation.per_row)
         groups = equal_rows(source, kind, weighted)
-    groups = _ordered(groups, order_of_training(source, groups.first))
+    if source.is_shuffled:
+        # The first rows are a sample, and in few chunks, so that workers read few.
+        order = np.argsort(groups.first)
+    else:
+        order = np.random.default_rng(ORDER_SEED).permutation(len(groups))
+    groups = _ordered(groups, order)
     merged = formulation.summed(groups.rows, groups.starts)
     return Variables(ChosenRows(source, groups.first, in_random_order=True), merged, groups)
-
-
-def order_of_training(source: RowSource, rows: Indices) -> I8:
-    """Order distinct rows of a source, of which the first ones are to be a sample of all.
-
-    Returns their places. Rows of a shuffled store stay in its order: the first ones are in few
-    chunks, so that workers read few.
-    """
-    if source.is_shuffled:
-        return np.argsort(rows)
-    return np.random.default_rng(ORDER_SEED).permutation(len(rows))
 
 
 def _ordered(groups: Groups, order: I8) -> Groups:

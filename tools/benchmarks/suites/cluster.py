@@ -32,7 +32,9 @@ model    One worker trains three sizes, with a checkpoint every five seconds. Th
          with workers as `tools.fake_workers` measures it.
 bytes    Two workers of 28 MB each train 65 MB of rows, of which 86 % would fit on them: once with a
          coordinator of 100 MB, and once with one of 1 GB, where it has room for all rows. Who reads
-         and sends what is that of the certificate, in times the bytes of the rows. Limits: the
+         and sends what is that of the certificate, in times the bytes of the rows. *Few moved* is
+         the share of all bytes sent and returned that are sums of passes in which at most 1 % of
+         the rows had moved: sums that were sent as differences could save no more. Limits: the
          workers read 3 times the rows, the coordinator 5 % of them, without what it reads again to
          check workers; the two have the bits of one process with as much memory.
 storage  Two workers train a store that an S3 server on this machine has (`tools.object_server`):
@@ -79,7 +81,7 @@ WORKERS = {ONE: 1, TWO: 2}
 MOST_TIMES, LEAST_FAR, MOST_READ, MOST_BACK, MOST_SENT = 1.5, 0.85, 0.05, 8.1, 1.05
 LEAST_EFFICIENT, MOST_WRONG = 0.8, 0.15
 LITTLE, MUCH, OF_WORKERS = "100MB here", "1GB here", "28MB"
-MOST_READ_BY_WORKERS = 3.0
+MOST_READ_BY_WORKERS, SHARE_OF_FEW = 3.0, 0.01
 NANOSECONDS, RATE = 20.0, 62.5e6
 """Nanoseconds of a kernel value and bytes a second, both slowed down."""
 EMPTY_PASSES = 15
@@ -201,10 +203,11 @@ def read_and_sent(job: dict[str, Any]) -> dict[str, Any]:
     store = bigsvm.open_store(Path(job["folder"]) / f"{job['name']}.dense.zarr")
     memory = job["who"].removesuffix(" here")
     model = bigsvm.SVC(**job["parameters"], tol=TOL, memory=memory, n_jobs=1)
-    digests = []
+    digests, few = [], list[int]()
     with ExitStack() as stack:
         client = local_cluster(stack, 2)
         warm_up(model, client)
+        stack.enter_context(count_sums_of_few(few))
         for given in ({}, {"client": client, "worker_memory": OF_WORKERS}):
             began = time.perf_counter()
             model.fit(store, **given)
@@ -223,8 +226,24 @@ def read_and_sent(job: dict[str, Any]) -> dict[str, Any]:
         "tasks": certificate["tasks"],
         "by_workers": sum(certificate["bytes_read_by_workers"]) / n_bytes,
         "sums": (certificate["bytes_returned"] - certificate["bytes_fetched"]) / n_bytes,
+        "few": sum(few) / (certificate["bytes_sent"] + certificate["bytes_returned"]),
         "is_same": len(set(digests)) == 1,
     }
+
+
+def count_sums_of_few(counts: list[int]) -> Any:  # noqa: ANN401 (a patch)
+    """Note the bytes of the sums of passes on workers in which few rows had moved."""
+    from bigsvm.executors.cluster import ClusterExecutor
+
+    run = ClusterExecutor.run
+
+    def counted(executor: Any, weighted: Any, **given: Any) -> Iterator[Any]:  # noqa: ANN401
+        for partial in run(executor, weighted, **given):
+            if weighted.n <= SHARE_OF_FEW * executor.source.n_rows:
+                counts.append(partial.added.nbytes)
+            yield partial
+
+    return mock.patch.object(ClusterExecutor, "run", counted)
 
 
 def digest_of(model: Any) -> str:  # noqa: ANN401 (an estimator)
@@ -261,6 +280,7 @@ BYTES = Suite(
         ("sent", lambda row: f"{row.last('bytes_sent'):.2f}"),
         ("rows back", lambda row: f"{row.last('bytes_fetched'):.2f}"),
         ("sums back", lambda row: f"{row.last('sums'):.2f}"),
+        ("few moved", lambda row: f"{row.last('few'):.1%}"),
     ),
     limits=bytes_limits,
     do="tools.benchmarks.suites.cluster:read_and_sent",
