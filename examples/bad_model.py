@@ -13,11 +13,11 @@ what you see                                  what to try
 a poor score, columns in different units      `scale the columns <#columns-are-not-scaled>`__
 good on training rows, poor on others         `a smaller gamma or C <#c-and-gamma>`__
 poor on training rows too                     `a larger C or gamma <#c-and-gamma>`__
-the rare class is hardly ever predicted       `weights <#few-rows-of-one-class>`__
+imbalance: a rare class hardly predicted      `weights <#few-rows-of-one-class>`__
 nearly all support vectors are at C           `a larger C <#all-rows-are-at-c>`__
 one class for every row                       `a larger C, weights <#one-class-is-predicted>`__
 good in cross-validation, poor on new rows    `look for leakage <#leakage>`__
-a regression that hardly moves                `scale the targets <#targets-are-large>`__
+predictions that hardly differ (regression)   `scale the targets <#targets-are-large>`__
 ============================================  ==============================================
 """
 
@@ -59,9 +59,9 @@ def confusions(models: tuple, X: np.ndarray, y: np.ndarray, titles: tuple[str, s
 # Columns are not scaled
 # ----------------------
 #
-# Kernels compare rows by distances or products. A column in large units decides them alone. Of the
-# wines below, proline is in the hundreds and the others are small. Put a scaler before the
-# estimator, or scale a store with ``bigsvm scale``; the model then remembers the scaling.
+# Kernels compare rows by distances or products. A column with large values decides them alone. Of
+# the wines below, the column proline is in the hundreds and the others are small. Put a scaler
+# before the estimator, or scale a store with ``bigsvm scale``: the model remembers the scaling.
 X, y = load_wine(return_X_y=True)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
 raw = bigsvm.SVC().fit(X, y)
@@ -98,7 +98,8 @@ for axis, model in zip(two_axes(titles, sharey=True), models, strict=True):
 # Few rows of one class
 # ---------------------
 #
-# Where one class is rare, a model makes few errors if it hardly ever predicts that class.
+# Where one class is rare (imbalanced classes), a model makes few errors if it hardly ever predicts
+# that class.
 # ``class_weight="balanced"`` gives the classes the same total weight. More of the rare class are
 # found, and more of the others are taken for it: look at the recall of each class, or at the area
 # under the ROC curve, not at the accuracy. Where the costs of the two errors are known, give them
@@ -123,7 +124,7 @@ confusions(
 # -----------------
 #
 # If nearly every row is a support vector with the largest coefficient that ``C`` allows, ``C`` is
-# too small for the data: the model is an average of all rows, and moves with each of them.
+# too small for the data: the model is an average of all rows, and changes with each of them.
 X, y = make_moons(400, noise=0.2, random_state=0)
 models = [bigsvm.SVC(C=C, gamma=1).fit(X, y) for C in (0.002, 1)]
 shares = [np.mean(np.abs(np.asarray(m.dual_coef_)) >= m.C) * len(m.support_) / 400 for m in models]
@@ -142,9 +143,8 @@ for axis, model in zip(two_axes(titles, sharey=True), models, strict=True):
 # One class is predicted
 # ----------------------
 #
-# A small ``C`` and a rare class together: no row gets the other class. A larger ``C`` or weights
-# help, and a threshold of your own on ``decision_function`` does where the order of the rows is
-# right.
+# With a small ``C``, it can be that no row gets the rare class. A larger ``C`` or weights help.
+# If decision values rank the rows well, a threshold of your own on ``decision_function`` helps too.
 X, y = make_classification(
     3000, n_features=6, n_informative=4, weights=[0.9], class_sep=0.8, random_state=0
 )
@@ -161,8 +161,8 @@ confusions(models, X_test, y_test, ("C 0.001", "C 10"))
 # Rows that belong together must not be on both sides of a split. Here each of 60 patients has 20
 # nearly equal rows, and a label that has nothing to do with them. A random split finds the patient
 # again and scores well; a split by patient shows that nothing was learned. ``cv=GroupKFold()`` and
-# ``bigsvm cv --groups`` split by groups. Scale, select columns and fill gaps inside of the folds
-# too: in a pipeline.
+# ``bigsvm cv --groups`` split by groups. Scaling, choosing columns and filling missing values can
+# leak too: do them inside of the folds, in a pipeline.
 rng = np.random.default_rng(0)
 patients = np.repeat(np.arange(60), 20)
 X = rng.normal(size=(60, 5))[patients] + 0.1 * rng.normal(size=(1200, 5))
@@ -183,7 +183,7 @@ for axis, folds in zip(two_axes(titles, sharey=True), (random_folds, by_patient)
 #
 # ``C`` bounds each coefficient of a regression, and so how far a prediction can be from the middle.
 # Targets of thousands need a ``C`` of thousands. It is easier to standardise them:
-# ``TransformedTargetRegressor`` does, and gives predictions in the old units.
+# ``TransformedTargetRegressor`` of scikit-learn does so, and gives predictions in the old units.
 X, y = load_diabetes(return_X_y=True)
 X, y = StandardScaler().fit_transform(X), 1000.0 * y
 X, X_test, y, y_test = train_test_split(X, y, random_state=0)

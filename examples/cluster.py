@@ -4,7 +4,7 @@ Workers of a cluster
 
 Train and predict with the workers of a Dask cluster, and compare with one machine. Two processes of
 this machine stand for a cluster. For a real one, give ``Client`` the address of its scheduler, and
-the store a path or a URL that all workers can read.
+put the store at a path or a URL that all workers can read.
 """
 
 import tempfile

@@ -3,7 +3,7 @@ A ball with and without a certificate
 =====================================
 
 Random samples of the rows find nearly all of a ball at a cost that does not depend on the number of
-rows. A certificate needs all of them. What it costs, and what it is worth.
+rows. A certificate needs all of them. This shows what it costs, and what it is worth.
 """
 
 import tempfile

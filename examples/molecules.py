@@ -4,7 +4,7 @@ Molecules by the Tanimoto kernel
 
 A fingerprint of a molecule has a bit for each fragment that occurs in it. The Tanimoto kernel is
 the number of bits that two molecules share, divided by the number that either has. The
-fingerprints here are made: an active molecule has most of a few fragments.
+fingerprints here are synthetic: an active molecule has most of a few fragments.
 """
 
 import matplotlib.pyplot as plt

@@ -33,8 +33,8 @@ inside = np.mean(np.abs(y - model.predict(X)) <= width)
 print(f"{inside:.1%} of the targets are in the band")
 
 # %%
-# The same on measured data: how diabetes went on within a year, of 442 patients. The targets are
-# standardised, as a loss of ``epsilon`` is in their units.
+# The same on measured data: the progression of diabetes within a year, for 442 patients. The
+# targets are standardised, as ``epsilon`` is in their units.
 patients, progression = load_diabetes(return_X_y=True)
 patients = StandardScaler().fit_transform(patients)
 progression = (progression - progression.mean()) / progression.std()

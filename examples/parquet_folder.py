@@ -2,8 +2,8 @@
 A folder of Parquet files
 =========================
 
-Tables come in many files. A store is made of the whole folder in bounded memory, and keeps the
-names of the columns. Models then read those columns from any table.
+A table often comes in many files. A store is made of the whole folder in bounded memory, and keeps
+the names of the columns. Models then read those columns from any table.
 """
 
 import tempfile
@@ -40,7 +40,7 @@ new = table(2000)
 print(f"{model.stop_reason_}, accuracy on a new table {model.score(new[NAMES], new['stays']):.1%}")
 
 # %%
-# Which columns matter: how much worse predictions get if a column is shuffled.
+# To see which columns matter, look at how much worse predictions get if a column is shuffled.
 sample = new[:400]
 importance = permutation_importance(
     model, sample[NAMES], sample["stays"], n_repeats=5, random_state=0

@@ -3,7 +3,7 @@ A fit that is killed, and resumed
 =================================
 
 A run with a checkpoint is killed, without a chance to save anything. It goes on from its last
-checkpoint, to the same bits as a run that nobody has killed.
+checkpoint, to the same bits as a run that was not killed.
 """
 
 import os
