@@ -25,7 +25,7 @@ SHOWS = {
     "all_ten_digits.py": ["45 pairs, stopped: {'converged': 45}", "votes: accuracy 0.99"],
     "wrong_labels.py": ["converged, ", "of 20 wrong labels 20 are", "looks like 9, was 9"],
     "cluster.py": ["2 workers did", "accuracy: 0.9", "the model of one machine is the same"],
-    "core_sets.py": ["settled: 0 sweeps", "converged: ", "accuracy 0.99"],
+    "core_sets.py": ["sampled: 0 sweeps", "converged: ", "accuracy 0.99"],
     "own_kernel.py": ["converged, ", "support vectors, accuracy 9"],
     "resume_after_interruption.py": [
         "max_iter",

@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -77,3 +79,12 @@ def test_the_first_commands_of_the_readme_are_tried():
 def test_a_readme_without_an_example_or_a_command_is_refused(readme):
     with pytest.raises(ValueError, match="no example of Python, or no command"):
         bare.commands_of(readme)
+
+
+def test_the_folder_does_not_hide_the_library_of_its_name():
+    """A program of tools has `tools` first on its path, and Zarr imports `packaging`."""
+    code = "import packaging.version; print(packaging.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "tools", capture_output=True, text=True, check=True
+    )
+    assert ROOT not in Path(found.stdout.strip()).parents or ".venv" in found.stdout
