@@ -5,8 +5,8 @@
 Makes the store of `overlap.py` unless DIR has it, then checks
 
 memory   the peak resident set, watched from outside, is at most the budget + 40 bytes a row + what
-         the interpreter takes for a tiny store under the same budget, with Zarr imported: a store of
-         few chunks is read without it
+         the interpreter takes for a tiny store under the same budget, with Zarr imported: a store
+         of few chunks is read without it
 loop     it converges in at most 12 sweeps
 resume   a run killed with SIGKILL at a random moment after its first checkpoint, and started again
          with the same command, loses at most one checkpoint interval of work and ends at the same
