@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
 
 FEW = 4
-"""Of a unit that has to go, 1 / this of its rows stay at most: more would be much of a unit."""
+"""A unit that has to go leaves at most 1 / this of its rows: more would be much of the unit."""
 SHARE_OF_FEW = 8
 """Such rows take 1 / this of what all may take at most, so that they leave room for units."""
 FEWEST_BETWEEN = 4

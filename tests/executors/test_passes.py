@@ -135,7 +135,7 @@ def test_some_tasks_that_wait_are_shown_to_the_scheduler(monkeypatch):
 
 
 def lose_results(error, times):
-    """Have the results of a pass of one call be lost so many times, and then there."""
+    """Lose the result of a pass a number of times, then return it."""
     workforce = fake_workforce(1)
     under_way = fake_pass(workforce, 1)
 

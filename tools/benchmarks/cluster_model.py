@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import argparse
 
 MOST_OFF = 0.15
-"""What is farther than this from what was measured is not explained."""
+"""A part that is off by more than this share of what was measured is not explained."""
 TASKS_PER_WORKER = 8
-"""Of a pass, as a worker of one thread has them."""
+"""Tasks of a pass for a worker of one thread."""
 EVERY = 5.0
 """Seconds between checkpoints of the measured runs, so that there are several."""
 SIZES = ((10**6, 10**5), (10**7, 10**5), (10**8, 10**5), (10**8, 10**6), (10**9, 10**6))

@@ -257,7 +257,7 @@ def rate(n_columns: int, threads: int) -> float:
     model.decision_function(rows[:100], threads=threads)
     started = time.process_time()
     model.decision_function(rows, threads=threads)
-    seconds = (time.process_time() - started) / threads  # of the processors, whoever else has them
+    seconds = (time.process_time() - started) / threads  # of one processor
     return len(rows) * len(vectors) / seconds
 
 
