@@ -57,7 +57,8 @@ def confirm(run: Run, executor: Executor, rows: WorkingRows, exact: Exact, *, to
     in_doubt = np.flatnonzero(seem_wrong)
     if len(in_doubt):
         fresh, kept = exact.outputs(in_doubt, beta), outputs[in_doubt]
-        right = np.abs(fresh - kept) <= limit
+        off = np.abs(fresh - kept)
+        right = off <= limit
         outputs[in_doubt] = np.where(right, kept, fresh)
-        most = max(most, float(np.abs(fresh - kept).max(initial=0.0, where=right)))
+        most = max(most, float(off.max(initial=0.0, where=right)))
     return most

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 from support import HANGS
@@ -87,7 +88,7 @@ def test_a_scheduler_that_is_killed_and_started_again(
     """The run goes on with new workers; Dask's own end with their scheduler."""
     started = stack.enter_context(processes_of(tmp_path, 2))
     client = connected(stack, started.address, 2)
-    act = lambda: start_again(started, 2)  # noqa: E731
+    act = partial(start_again, started, 2)
     act = act if at_once else meanwhile(act)
     assert_same_fit(disturbed(act, moment, problem, client, tmp_path), model)
 
@@ -196,7 +197,7 @@ def test_the_link_of_the_coordinator_breaks(
     stack.callback(relay.close)
     connected(stack, started.address, 2)  # the relay refuses who comes before
     client = connected(stack, relay.address, 2)
-    act = lambda: BREAKS[kind](relay)  # noqa: E731
+    act = partial(BREAKS[kind], relay)
     assert_same_fit(disturbed(act, moment, problem, client, tmp_path), model)
 
 

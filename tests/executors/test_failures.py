@@ -1,6 +1,7 @@
 """Workers that are killed, stopped and added at any moment of a run change no bit of the model."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,7 @@ def disturb(problem, client, undisturbed, moment, kind, seconds, folder):
     model = expected(undisturbed, problem, client)
     wait_for_workers(client, N_WORKERS)
     events, workers = [], process_ids(client)
-    act_then = lambda: act(kind, client, seconds)  # noqa: E731
+    act_then = partial(act, kind, client, seconds)
     moment = {**MOMENTS, **FOUR_MOMENTS}[moment]
     try:
         with Disturbance(act_then, **moment) as disturbance:
@@ -171,7 +172,7 @@ def test_a_run_does_not_wait_for_a_worker_that_is_stopped_for_ever(
     model = expected(undisturbed, problem, client)
     wait_for_workers(client, n_workers)
     (stopped, *_) = process_ids(client)
-    act = lambda: stop(stopped, 2 * HANGS)  # noqa: E731
+    act = partial(stop, stopped, 2 * HANGS)
     try:
         with Disturbance(act, **MOMENTS[moment]) as disturbance:
             found = fit(*problem, client, **saved(MOMENTS[moment], tmp_path))
