@@ -52,6 +52,9 @@ HELD_SHARE = 0.15
 than a larger working set saves."""
 LARGEST_BLOCKS = 128 << 20
 """Most bytes of two blocks read ahead: reading larger ones is not faster."""
+MOST_VALUES = 1 << 20
+"""Values of alpha of a working set that is enlarged by what its kernel rows leave over. A step of
+many functions goes over all values, and beyond some 8 MB they are no longer in the caches."""
 SMALLEST_WORKING_SET = 64
 FEWEST_ROWS = 16
 """Fewest kernel rows in memory if all variables are one working set."""
@@ -242,6 +245,7 @@ def plan_training(
         size = min(active, _most_variables(gram, SHARE_HELD))
         widest = min(active, _most_variables(gram, LEAST_SHARE_HELD))
         most = _most_rows(free - blocks, row_bytes, n_rows)
+        most = min(most, max(active, MOST_VALUES // n_outputs))
         if most >= widest or size < fewest:
             # What the kernel rows of a working set leave over is for more rows.
             active = size = widest = most

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bigsvm.budget import (
     GRAM_SHARE,
     GRAM_SHARE_OF_FUNCTIONS,
+    MOST_VALUES,
     machine_bytes,
     packed_bytes,
     parse_bytes,
@@ -185,6 +186,14 @@ def test_functions_trained_together_are_added_up_and_refused_with_their_numbers(
     with pytest.raises(MemoryBudgetError, match="columns and 1000 functions") as refusal:
         plan_training(10**9, n_outputs=1000, **problem)
     assert f"{rows} {show_bytes((33 + 32 * 999) * 60_000)}" in str(refusal.value)
+
+
+def test_working_sets_of_many_functions_stay_in_the_caches_where_memory_is_little():
+    problem = {"n_rows": 20_000, "n_columns": 32, "bytes_per_row": 128, "row_alignment": 1,
+               "threads": 2, "n_outputs": 1000}  # fmt: skip
+    enlarged = plan_training(800_000_000, **problem)
+    assert 1000 * enlarged.working_set <= MOST_VALUES
+    assert plan_training(4 * 10**9, **problem).working_set > enlarged.working_set
 
 
 def test_sparse_rows_of_a_million_columns_fit_a_gigabyte():
