@@ -29,6 +29,8 @@ scikit-learn was given up at 2000 rows after 60 s
 
 data sets
 
+LIBSVM failed on w8a: std::bad_alloc
+
 | data | rows | who    | seconds | peak RSS MB | test accuracy % | SVs |
 |------|------|--------|---------|-------------|-----------------|-----|
 | a9a  | 9    | bigsvm | 5.00    | 300         | 85.00           | 9   |
@@ -66,6 +68,19 @@ def test_few_rows_are_not_sampled(n_rows, takes_part):
     case = case_of(made("few", n_rows))._replace(facts={"n_rows": n_rows})
     assert compare.takes_part("bigsvm sampled", case, argparse.Namespace()) == takes_part
     assert compare.takes_part("bigsvm", case, argparse.Namespace())
+
+
+@pytest.mark.parametrize("who", ["ThunderSVM", "bigsvm"])
+def test_a_library_that_fails_is_told_and_the_others_go_on(who, tmp_path):
+    turns = compare.Turns(compare.SUITE, argparse.Namespace(contestants=[], threads=1), tmp_path)
+    job = {"do": "tools.benchmarks.suites.compare:no_such_function", "who": who, "name": "w8a"}
+    if who == "bigsvm":
+        with pytest.raises(SystemExit, match="no_such_function"):
+            turns._job(job)
+        assert not turns.failed
+    else:
+        assert turns._job(job).gave_up
+        assert turns.failed[0].startswith("ThunderSVM failed on w8a: AttributeError")
 
 
 def test_who_is_not_installed_is_skipped_in_words(monkeypatch, capsys):

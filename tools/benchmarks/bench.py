@@ -215,12 +215,11 @@ class Bench:
                 case, [name for name in asked if takes_part(name, case, self.options)]
             )
             if self.suite.growing:
-                stopped = {run.who for run in found if run.gave_up}
-                for name in sorted(stopped):
-                    seconds = f"{self.options.give_up:g} s"
-                    notes.append(
-                        f"{name} was given up at {case.facts['n_rows']} rows after {seconds}"
-                    )
+                stopped = {run.who: run.seconds for run in found if run.gave_up}
+                notes += [
+                    f"{name} was given up at {case.facts['n_rows']} rows after {seconds:.0f} s"
+                    for name, seconds in sorted(stopped.items())
+                ]
                 asked = [name for name in asked if name not in stopped]
                 found = [run for run in found if run.who not in stopped]
             runs += found

@@ -154,12 +154,25 @@ def run_child(
     )
 
 
+class ChildFailed(SystemExit):
+    """A child ended with an error: ends the benchmark with the child's own words.
+
+    Attributes
+    ----------
+    finished : Finished
+    """
+
+    def __init__(self, command: Sequence[str], finished: Finished) -> None:
+        words = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
+        super().__init__(f"{' '.join(command)}\nended with {finished.returncode}:\n{words}")
+        self.finished = finished
+
+
 def run_checked(command: Sequence[str], **options: Any) -> Finished:  # noqa: ANN401
-    """`run_child`, and end the benchmark with the child's own words where it fails."""
+    """`run_child`, and raise `ChildFailed` where it fails."""
     finished = run_child(command, **options)
     if finished.returncode != 0 and not finished.gave_up:
-        words = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
-        raise SystemExit(f"{' '.join(command)}\nended with {finished.returncode}:\n{words}")
+        raise ChildFailed(command, finished)
     return finished
 
 

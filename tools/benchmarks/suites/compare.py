@@ -17,9 +17,10 @@ Nystroem 300, Nystroem 1000
 
 All but LIBLINEAR have the same kernel, C and gamma; the SVC have the same tolerance. Made rows are
 those of the family `few` of `synthetic`, 22 columns. What takes longer than --give-up seconds is
-stopped, and asked for no larger size. Accuracy is that of the first --tested rows of the test part.
-Peak memory is that of the process when its fit ends, interpreter and rows included; where nothing
-else is said, rows are in memory. A contestant that is not installed is skipped, and a line says so.
+stopped, and asked for no larger size. So is a library that fails, and a line has its message.
+Accuracy is that of the first --tested rows of the test part. Peak memory is that of the process
+when its fit ends, interpreter and rows included; where nothing else is said, rows are in memory. A
+contestant that is not installed is skipped, and a line says so.
 
 With --write, what is printed becomes ``tools/benchmarks/compare.txt``, and `tools.comparison`
 writes the tables and pictures of docs/comparison.md.
@@ -35,14 +36,15 @@ from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks import bench
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.children import FIT_ENDED, machine
+from tools.benchmarks.children import FIT_ENDED, ChildFailed, machine
 from tools.benchmarks.data import data_set, made
 from tools.benchmarks.results import case_of, noise
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from tools.benchmarks.children import Finished
     from tools.benchmarks.results import Case, Column, Results
 
 LIBRARIES = {
@@ -105,7 +107,7 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     x, y = read_rows(job), np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
     dtype = np.float64 if job["who"] in ("scikit-learn", "LIBSVM") else np.float32
     x = x.astype(dtype, copy=False)
-    few = slice(WARM_ROWS if job["who"] == "bigsvm sampled" else 1000)
+    few = slice(WARM_ROWS if job["who"].startswith("bigsvm") else 1000)
     with own_solver():
         contestant(job).fit(x[few], y[few])
     model, rows = contestant(job), (x, y)
@@ -170,11 +172,33 @@ def inner(cases: Any, *, growing: bool) -> Suite:  # noqa: ANN401 (as Suite has 
 def half(suite: Suite, options: argparse.Namespace) -> Results:
     """Measure one half."""
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        return Turns(suite, options, Path(folder)).measure()
+        turns = Turns(suite, options, Path(folder))
+        results = turns.measure()
+    return results._replace(notes=(*results.notes, *turns.failed))
 
 
 class Turns(bench.Bench):
-    """Asks contestants by the names of the tables, and tells them how many rows are tested."""
+    """Tells contestants how many rows are tested, and goes on where another library fails.
+
+    Attributes
+    ----------
+    failed : list of str
+        A sentence on each failure. The run is told as one that was stopped then.
+    """
+
+    def __init__(self, *given: Any) -> None:  # noqa: ANN401
+        super().__init__(*given)
+        self.failed: list[str] = []
+
+    def _job(self, job: Mapping[str, Any], **options: Any) -> Finished:  # noqa: ANN401
+        try:
+            return super()._job(job, **options)
+        except ChildFailed as failure:
+            if job.get("who") not in LIBRARIES:
+                raise
+            said = failure.finished.stderr.strip().splitlines() or ["no message"]
+            self.failed.append(f"{job['who']} failed on {job['name']}: {said[-1].strip()}")
+            return failure.finished._replace(gave_up=True)
 
     def _described(self, case: Case, name: str, layout: str, turn: int = 0) -> dict[str, Any]:
         return super()._described(case, name, layout, turn) | {"tested": self.options.tested}
