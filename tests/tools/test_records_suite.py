@@ -150,6 +150,13 @@ def test_sets_that_are_not_here_have_a_command_and_minutes(monkeypatch, capsys):
     assert f"| {581_012**2 / 10 / 1e9 / 60:.1f} " in printed
 
 
+def test_sizes_are_told_by_rows_columns_and_support_vectors(monkeypatch, capsys):
+    monkeypatch.setattr(records, "rate", lambda n_columns, threads: 1e9)
+    assert command.main(["records", "--records", "sizes"]) == 0
+    rows = [line.replace(" ", "") for line in capsys.readouterr().out.splitlines()]
+    assert "|1000000|200|0.8|40|0.017|0.17|1.7|" in rows
+
+
 def test_the_page_is_what_was_printed():
     text = PAGE.read_text(encoding="utf-8")
     assert measured.page(text) == text

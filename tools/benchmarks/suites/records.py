@@ -24,6 +24,7 @@ large      trains nothing: of sets that are not here, the command, the memory, a
            sweep takes with a tenth of the rows as support vectors, by the rate at which this
            machine computes kernel values of so many columns. ``bigsvm plan`` trains samples of the
            rows, so it says more only where these are
+sizes      trains nothing: the same by rows, columns and support vectors
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Record(NamedTuple):
 
 
 MNIST = DataSet("mnist", 784, 10.0, 0.02 / PIXELS**2)
-MADE, LARGE = "made-5000000", "large"
+MADE, LARGE, SIZES = "made-5000000", "large", "sizes"
 MADE_COLUMNS = 200
 RECORDS = {
     record.name: record
@@ -282,12 +283,26 @@ def large(options: argparse.Namespace) -> str:
     return table(header, lines)
 
 
+def sizes(options: argparse.Namespace) -> str:
+    """Lay out memory, and minutes of a sweep, by rows, columns and support vectors."""
+    lines, found = [], (1000, 10_000, 100_000)
+    for columns in (20, 200, 2000):
+        speed = rate(columns, options.threads)
+        for rows in (10**5, 10**6, 10**7):
+            stored, more = f"{4 * rows * columns / 1e9:g}", f"{40 * rows / 1e6:.0f}"
+            minutes = [f"{rows * n_support / speed / 60:.2g}" for n_support in found]
+            lines.append([rows, columns, stored, more, *minutes])
+    header = ["rows", "columns", "GB of rows", "MB beside kernel rows",
+              *(f"minutes a sweep, {n_support} SVs" for n_support in found)]  # fmt: skip
+    return table(header, lines)
+
+
 def run(options: argparse.Namespace) -> int:
     """Measure the records that are asked for; 1 where something does not hold."""
     names, found = options.records, []
     print(f"{machine(options.threads)}\n")
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
-        for name in (name for name in names if name != LARGE):
+        for name in (name for name in names if name in RECORDS):
             record = RECORDS[name]
             if is_skipped(record.data):
                 continue
@@ -295,7 +310,8 @@ def run(options: argparse.Namespace) -> int:
             found.append(measure(record, Path(temporary), options))
     held = limits(found)
     texts = [*rows_of(found), verdicts(held)] if found else []
-    print(*texts, *([large(options)] if LARGE in names else []), sep="\n\n")
+    laid_out = {LARGE: large, SIZES: sizes}
+    print(*texts, *(laid_out[name](options) for name in names if name in laid_out), sep="\n\n")
     return 0 if all(all(limit.holds) for limit in held) else 1
 
 
@@ -307,7 +323,7 @@ SUITE = Suite(
             "--records",
             {
                 "nargs": "+",
-                "choices": [*RECORDS, LARGE],
+                "choices": [*RECORDS, LARGE, SIZES],
                 "default": [r for r in RECORDS if r != MADE],
             },
         ),
