@@ -113,7 +113,7 @@ VARIANTS_IN_CI = {
     "estimators/test_l2_one_class.py::test_optimum_for_any_C": 3,
     "estimators/test_l2_one_class.py::test_certified_model_is_the_optimum": 7,
     "estimators/test_l2_svc.py::test_a_kernel_matrix": 2,
-    "estimators/test_l2_svc.py::test_a_store_has_the_optimum_of_its_rows": 2,
+    "estimators/test_l2_svc.py::test_a_store_has_the_optimum_of_its_rows": 1,
     "estimators/test_l2_svc.py::test_a_weight_of_two_is_the_row_twice": 2,
     "estimators/test_l2_svc.py::test_certified_model_is_the_optimum": 7,
     "estimators/test_l2_svc.py::test_linear_kernel_agrees_with_liblinear": 2,

@@ -24,10 +24,10 @@ from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 train_model(as_row_source(X), y, None, TrainingParameters())
 """
-CALIBRATED = ROWS_IN_MEMORY.replace("Parameters())", "Parameters(calibration='sigmoid'))")
+CALIBRATED = """
+train_model(as_row_source(X), y, None, TrainingParameters(calibration="sigmoid"))
+"""
 ESTIMATOR = f"""{ROWS}
-import bigsvm
-from bigsvm import SVC
 SVC().fit(X, y)
 """
 SMALL = """
@@ -79,10 +79,11 @@ CLASSES = (
 CLOUD = ("distributed", "tornado", "s3fs", "gcsfs", "adlfs", "aiobotocore")
 
 
-def modules_of(program, folder):
-    """Names of all modules that are loaded when a program has run in a process of its own."""
+def modules_of(folder, *programs):
+    """Names of all modules that are loaded after each of some programs of one process."""
+    told = "print('modules:', *sys.modules, file=sys.stderr)"
     ended = subprocess.run(
-        [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules, file=sys.stderr)"],
+        [sys.executable, "-c", "\n".join(["import sys", *(f"{p}\n{told}" for p in programs)])],
         capture_output=True,
         text=True,
         check=False,
@@ -90,17 +91,30 @@ def modules_of(program, folder):
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
     assert ended.returncode == 0, ended.stderr
-    return set(ended.stderr.split())
+    lines = ended.stderr.splitlines()
+    return [set(line.split()[1:]) for line in lines if line.startswith("modules: ")]
 
 
 @pytest.fixture(scope="module")
-def of_rows_in_memory(tmp_path_factory):
-    return modules_of(ROWS_IN_MEMORY, tmp_path_factory.mktemp("rows"))
+def of_training(tmp_path_factory):
+    """After an import of the package, training on rows in memory, and a calibration."""
+    folder = tmp_path_factory.mktemp("rows")
+    return modules_of(folder, "import bigsvm", ROWS_IN_MEMORY, CALIBRATED)
 
 
 @pytest.fixture(scope="module")
-def of_the_estimator(tmp_path_factory):
-    return modules_of(ESTIMATOR, tmp_path_factory.mktemp("estimator"))
+def of_rows_in_memory(of_training):
+    return of_training[1]
+
+
+@pytest.fixture(scope="module")
+def of_the_class_and_a_fit(tmp_path_factory):
+    return modules_of(tmp_path_factory.mktemp("estimator"), "from bigsvm import SVC", ESTIMATOR)
+
+
+@pytest.fixture(scope="module")
+def of_the_estimator(of_the_class_and_a_fit):
+    return of_the_class_and_a_fit[1]
 
 
 @pytest.fixture(scope="module")
@@ -113,21 +127,23 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def of_the_command(folder):
-    return modules_of(COMMAND, folder)
+    [loaded] = modules_of(folder, COMMAND)
+    return loaded
 
 
 def test_a_model_is_looked_at_without_what_it_may_need_later(of_the_command, folder):
     assert (folder / "few.safetensors").exists()
-    assert not modules_of(LOADED, folder) & HEAVY
+    [loaded] = modules_of(folder, LOADED)
+    assert not loaded & HEAVY
 
 
-def test_the_package_by_itself_loads_next_to_nothing(tmp_path):
-    loaded = modules_of("import bigsvm", tmp_path)
+def test_the_package_by_itself_loads_next_to_nothing(of_training):
+    loaded = of_training[0]
     assert not loaded & {"numpy", "dask", "distributed", "fsspec", "s3fs", "sklearn", "asyncio"}
 
 
 def test_small_fits_and_predictions_do_without_the_compiler(tmp_path):
-    loaded = modules_of(SMALL, tmp_path)
+    [loaded] = modules_of(tmp_path, SMALL)
     assert not loaded & (HEAVY | {"llvmlite"})
     # Nor do they need our own solver, workers, stores' conversion, or the papers' modes.
     assert not {
@@ -141,16 +157,19 @@ def test_commands_of_small_text_do_without_the_compiler_and_zarr(tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{i % 2} 1:{a:.3f} 3:{b:.6g} 4:1" for i, (a, b) in enumerate(rng.normal(size=(60, 2)))]
     (tmp_path / "rows").write_text("\n".join(rows))
-    assert not modules_of(TEXT, tmp_path) & (HEAVY | {"llvmlite", "numcodecs"})
+    [loaded] = modules_of(tmp_path, TEXT)
+    assert not loaded & (HEAVY | {"llvmlite", "numcodecs"})
 
 
-@pytest.mark.parametrize(
-    "name",
-    # The modules of the others are imported alike.
-    [name if name == "SVC" else pytest.param(name, marks=pytest.mark.slow) for name in CLASSES],
-)
-def test_a_class_is_there_without_what_it_may_need_later(tmp_path, name):
-    assert not modules_of(f"import bigsvm\nbigsvm.{name}", tmp_path) & HEAVY
+def test_a_class_is_there_without_what_it_may_need_later(of_the_class_and_a_fit):
+    assert not of_the_class_and_a_fit[0] & HEAVY
+
+
+@pytest.mark.slow  # their modules are imported alike
+@pytest.mark.parametrize("name", [name for name in CLASSES if name != "SVC"])
+def test_other_classes_are_there_without_what_they_may_need_later(tmp_path, name):
+    [loaded] = modules_of(tmp_path, f"from bigsvm import {name}")
+    assert not loaded & HEAVY
 
 
 def test_the_table_has_every_public_class():
@@ -162,7 +181,7 @@ def test_the_table_has_every_public_class():
 def test_help_loads_neither_the_core_nor_other_commands(tmp_path, command):
     words = [word for word in (command, "--help") if word is not None]
     program = f"from bigsvm.cli import main\nsys.argv = ['bigsvm', *{words}]\nassert main() == 0"
-    loaded = modules_of(program, tmp_path)
+    [loaded] = modules_of(tmp_path, program)
     assert not loaded & (HEAVY | {"numpy", "scipy", "sklearn", "rich", "asyncio"})
     if command is None:
         homes = {f"bigsvm.cli.{name.replace('-', '_')}" for name in COMMANDS}
@@ -185,8 +204,8 @@ def test_training_on_rows_in_memory_does_without(of_rows_in_memory, module):
     assert module not in of_rows_in_memory
 
 
-def test_a_sigmoid_calibration_takes_no_more_than_an_optimiser(tmp_path):
-    loaded = modules_of(CALIBRATED, tmp_path)
+def test_a_sigmoid_calibration_takes_no_more_than_an_optimiser(of_training):
+    loaded = of_training[2]
     assert "scipy.optimize" in loaded
     assert not loaded & {"dask", "zarr", "sklearn", "pandas"}
 

@@ -1,10 +1,8 @@
 """``bigsvm easy`` and ``bigsvm split``."""
 
-import json
-
 import numpy as np
 import pytest
-from command_line import answer, finish, libsvm_text, run_here, start, two_clouds
+from command_line import answer, error_of, finish, libsvm_text, run_here, start, two_clouds
 
 from bigsvm import KernelExpansion, open_store, write_store
 from bigsvm.selection.split import part_numbers
@@ -21,10 +19,10 @@ def texts(tmp_path_factory):
     return folder
 
 
-def test_from_text_to_predictions_by_commands_that_are_shown(texts, tmp_path):
+def test_from_text_to_predictions_by_commands_that_are_shown(texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     words = ("easy", texts / "train.libsvm", texts / "test.libsvm", "--directory", "made", *POINTS)
-    out, _ = finish(start(*words, "--json", cwd=tmp_path))
-    record = json.loads(out)
+    record = answer(*words)
     names = ["convert", "scale", "search", "predict"]
     assert [command.split()[:2] for command in record["commands"]] == [
         ["bigsvm", name] for name in names
@@ -35,12 +33,11 @@ def test_from_text_to_predictions_by_commands_that_are_shown(texts, tmp_path):
     assert model.provenance["parameters"]["C"] == record["search"]["best_params"]["C"]
     assert len((tmp_path / "made" / "predictions.txt").read_text().split()) == 100
     # What is done is not done again, and other data are refused.
-    out, _ = finish(start(*words, cwd=tmp_path))
+    out, _ = finish(start(*words))
     assert out.count("is there already") == 3
     assert "accuracy" in out
     words = ("easy", texts / "test.libsvm", "--directory", "made", *POINTS)
-    _, err = finish(start(*words, cwd=tmp_path), code=2)
-    assert "has the results of other data" in err
+    assert "has the results of other data" in error_of(*words)
 
 
 def test_a_step_that_fails_ends_it(texts, tmp_path):

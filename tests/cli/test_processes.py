@@ -15,7 +15,7 @@ from support.same import assert_same_model
 from bigsvm import KernelExpansion, open_store, write_store
 from bigsvm.errors import StoreError
 
-N_ROWS = 10_000
+N_ROWS = 6000
 TRAINING = (
     *("--C", "100", "--gamma", "0.1", "--memory", "18MB", "--threads", "1"),
     *("--quiet", "--json"),
@@ -84,8 +84,7 @@ class TestKilled:
         run = tmp_path / "run"
         command = ("train", store, tmp_path / "model", *TRAINING, *SAVED, run)
         assert kill_again_and_again(command, run, times=times, seed=seed) >= 1
-        record = json.loads(finish(start(*command))[0])
-        assert record["converged"]
+        assert json.loads(run_here(*command).stdout)["converged"]
         assert_same_model(KernelExpansion.load(tmp_path / "model"), uninterrupted)
 
     @pytest.mark.slow
@@ -158,7 +157,7 @@ class TestSignals:
         model = KernelExpansion.load(path)
         assert model.certificate["stop_reason"] == "interrupted"
         assert answer("predict", store, path)["n_rows"] == N_ROWS
-        finish(start("train", "--resume", run))
+        run_here("train", "--resume", run)
         assert_same_model(KernelExpansion.load(path), uninterrupted)
 
     @pytest.mark.slow

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+import dask
 import pytest
 
 from bigsvm.executors import cluster as cluster_executor
@@ -18,7 +19,10 @@ from bigsvm.executors.workforce import Workforce
 from bigsvm.training.loop import Decomposition
 from bigsvm.training.saving import Saver
 from bigsvm.training.sweep import Passes
-from support import HANGS
+from support import HANGS, processes
+
+# A worker imports for seconds unless it is forked from a process that has done so.
+dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 
 MEMORY_LIMIT = 600 * 10**6
 """Bytes that a worker may take."""
@@ -43,6 +47,7 @@ MOMENTS = {
 def opened_cluster(n_workers):
     """Start workers of one thread each, which listen on 127.0.0.1; yields the cluster."""
     distributed = pytest.importorskip("distributed")
+    processes.start_server()
     with distributed.LocalCluster(
         n_workers=n_workers, threads_per_worker=1, processes=True,
         dashboard_address="127.0.0.1:0", memory_limit=MEMORY_LIMIT,
