@@ -18,9 +18,12 @@ _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 _SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 
-ROW_STATE_BYTES = 24
-"""Bytes of a training row for the whole run: alpha 8, outputs 8 and sign 1, and while rows are
-chosen a score 4 and three marks 3."""
+ROW_STATE_BYTES = 19
+"""Bytes of a training row for the whole run: alpha 8, outputs 8 and sign 1, and for the certificate
+two marks 2."""
+SCORE_BYTES = 5
+"""Bytes of a row more where functions are trained together: while rows are chosen it has a score 4
+and three marks 3. Of one function, the scores of all rows are never in memory together."""
 LABEL_BYTES = 8
 """Bytes of a row's label; labels are read before a run is planned."""
 ACTIVE_ROW_COPIES = 4
@@ -215,7 +218,8 @@ def plan_training(
         Whether all rows are one working set. Its kernel rows then get all free memory.
     """
     others = n_outputs - 1
-    state = (ROW_STATE_BYTES + OUTPUT_BYTES * others) * n_rows + resident_bytes
+    row_state = ROW_STATE_BYTES + (SCORE_BYTES if others else 0) + OUTPUT_BYTES * others
+    state = row_state * n_rows + resident_bytes
     # A dense row has n_columns values, a sparse one fewer than its bytes.
     values_per_row = min(n_columns, bytes_per_row) if packed else 0
     scratch = int(threads * 4 * (252 * 512 + 3 * 252 * values_per_row + n_columns))

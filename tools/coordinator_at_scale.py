@@ -138,7 +138,7 @@ def here(n_rows: int, real: int, n_support: int) -> Figures:
     """Score and choose among real rows by bigsvm, in proportion to all."""
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.formulations import CSVC
-    from bigsvm.duals.picking import Wanted, pick
+    from bigsvm.duals.picking import Wanted
 
     rng, times = np.random.default_rng(0), n_rows / real
     sign = np.where(rng.random(real, np.float32) < 0.5, 1, -1).astype(np.int8)
@@ -156,8 +156,7 @@ def here(n_rows: int, real: int, n_support: int) -> Figures:
         xxhash.xxh3_128_digest(sums)
         outputs[start : start + len(sums)] += 0.0 * sums
     standing = dual.optimality(alpha, outputs)
-    scores = dual.scores(alpha, outputs, standing, tol=1e-3)
-    pick(scores, Wanted(CHOSEN, CHOSEN, 1.0, rng, tol=1e-3))
+    dual.select(alpha, outputs, standing, Wanted(CHOSEN, CHOSEN, 1.0, rng, tol=1e-3))
     seconds = time.process_time() - began
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -19,7 +19,7 @@ from bigsvm.duals.feasible import fill
 from bigsvm.duals.kept_rows import is_last_of_kept
 from bigsvm.duals.newton import Gram, newton
 from bigsvm.duals.pair_steps import PairSteps, is_last_of_sets, is_last_pair
-from bigsvm.duals.picking import SCAN_ROWS, Scores
+from bigsvm.duals.picking import SCAN_ROWS, Scores, pick_by_parts, spans
 from bigsvm.duals.polish import MOST_ROWS, polish_rows
 from bigsvm.errors import DataError
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8, Mask
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.dual import ExactKernel, Point
+    from bigsvm.duals.picking import Wanted
     from bigsvm.parameters.names import SelectionName
 
 OUTSIDE = 1e-9
@@ -124,23 +125,30 @@ class BoxDual(Dual[Optimality]):
         has_sums = self.formulation.sums(slice(0, 0)) is not None
         return not (self.shrinking or self.in_float64 or has_sums)
 
-    def _parts(self, alpha: F8, outputs: F8, rows: I8 | None) -> Iterator[_Part]:
-        """Yield parts of the segments; all of some rows before any of the next."""
-        for start in range(0, len(alpha), SCAN_ROWS):
-            stop = min(start + SCAN_ROWS, len(alpha))
+    def _parts(
+        self, alpha: F8, outputs: F8, rows: I8 | None, within: slice | None = None
+    ) -> Iterator[_Part]:
+        """Yield parts of the segments; all of some rows before any of the next.
+
+        The parts are those of the rows `within`, whose first one has the place 0.
+        """
+        first, end = (0, len(alpha)) if within is None else (within.start, within.stop)
+        for start in range(first, end, SCAN_ROWS):
+            stop = min(start + SCAN_ROWS, end)
             span = slice(start, stop)
             chosen = span if rows is None else rows[span]
             for (box, ridge, group), part in self.formulation.with_alpha(alpha[span], chosen):
-                yield _Part(start, stop, group, *box, ridge, part, outputs[span])
+                yield _Part(start - first, stop - first, group, *box, ridge, part, outputs[span])
 
     def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Optimality:
-        wrong = np.flatnonzero(~np.isfinite(outputs))[:1]
-        if len(wrong):
-            row = wrong[0] if rows is None else rows[wrong[0]]
-            raise DataError(
-                f"the sum of kernel values of row {row} is {outputs[wrong[0]]}: too large for "
-                "float32; scale the features, or lower C"
-            )
+        for span in spans(len(alpha)):
+            wrong = span.start + np.flatnonzero(~np.isfinite(outputs[span]))[:1]
+            if len(wrong):
+                row = wrong[0] if rows is None else rows[wrong[0]]
+                raise DataError(
+                    f"the sum of kernel values of row {row} is {outputs[wrong[0]]}: too large for "
+                    "float32; scale the features, or lower C"
+                )
         groups = range(self.formulation.n_groups)
         max_up, min_low = [-np.inf for _ in groups], [np.inf for _ in groups]
         free_sum, sums, n_free = [0.0 for _ in groups], [0.0 for _ in groups], [0 for _ in groups]
@@ -176,7 +184,10 @@ class BoxDual(Dual[Optimality]):
         sums_term = 0.0
         if self.formulation.sums(slice(0, 0)) is not None:
             sums_term = sum(e.threshold * total for e, total in zip(by_group, sums, strict=True))
-        n_support = int(np.count_nonzero(self.formulation.per_output(alpha)))
+        n_support = sum(
+            int(np.count_nonzero(self.formulation.per_output(alpha[span])))
+            for span in spans(len(alpha))
+        )
         return Optimality(
             tuple(by_group), n_support, n_bounded, sum(n_free),
             linear_term, outputs_term, ridge_term, slack, sums_term,
@@ -204,11 +215,18 @@ class BoxDual(Dual[Optimality]):
     def scores(
         self, alpha: F8, outputs: F8, standing: Optimality, *, tol: float, rows: I8 | None = None
     ) -> Scores:
-        n = len(alpha)
+        return self._scores(alpha, outputs, standing, slice(0, len(alpha)), tol=tol, rows=rows)
+
+    def _scores(
+        self, alpha: F8, outputs: F8, standing: Optimality, within: slice, *,
+        tol: float, rows: I8 | None = None,
+    ) -> Scores:  # fmt: skip
+        """Score the rows `within`."""
+        n = within.stop - within.start
         scores, above = np.full(n, -np.inf, np.float32), np.zeros(n, np.bool_)
         asked, is_free = np.zeros((2, n), np.bool_)
-        worst: list[list[int]] = [[], []]
-        for part in self._parts(alpha, outputs, rows):
+        worst = [-1, -1]
+        for part in self._parts(alpha, outputs, rows, within):
             span = slice(part.start, part.stop)
             gradient, rises, falls = part.gradient, part.rises, part.falls
             extremes = standing.groups[part.group]
@@ -224,14 +242,26 @@ class BoxDual(Dual[Optimality]):
             if extremes is not standing.worst:
                 continue
             ends = (rises & (gradient == extremes.max_up), falls & (gradient == extremes.min_low))
-            for places, end in zip(worst, ends, strict=True):
-                if not places:
-                    places.extend(part.start + np.flatnonzero(end)[:1])
-        return Scores(scores, asked, is_free, above, [worst[0] + worst[1]], standing.n_free)
+            for side, end in enumerate(ends):
+                if worst[side] < 0 and end.any():
+                    worst[side] = within.start + part.start + int(end.argmax())
+        return Scores(scores, asked, is_free, above, [worst], standing.n_free)
+
+    def select(self, alpha: F8, outputs: F8, standing: Optimality, wanted: Wanted) -> I8:
+        if len(alpha) <= SCAN_ROWS:
+            return super().select(alpha, outputs, standing, wanted)
+
+        def scored(within: slice) -> Scores:
+            return self._scores(alpha, outputs, standing, within, tol=wanted.tol)
+
+        return pick_by_parts(len(alpha), scored, wanted)
 
     def n_violating(self, alpha: F8, outputs: F8, standing: Optimality, *, tol: float) -> int:
-        scores = self.scores(alpha, outputs, standing, tol=tol)
-        return int(np.count_nonzero(scores.score > tol))
+        count = 0
+        for span in spans(len(alpha)):
+            scores = self._scores(alpha, outputs, standing, span, tol=tol)
+            count += int(np.count_nonzero(scores.score > tol))
+        return count
 
     def mark_free(self, alpha: F8, free: Mask, *, rows: I8 | None) -> None:
         """Set `free`, (m,), where a variable of a row can move either way."""

@@ -228,14 +228,12 @@ class Dual(ABC, Generic[StandingT]):
         side by more than `tol`.
         """
 
-    def select(
-        self, alpha: F8, outputs: F8, standing: StandingT, wanted: Wanted, *, rows: I8 | None = None
-    ) -> I8:
-        """Choose rows: free rows, the worst violators, then those closest to violating.
+    def select(self, alpha: F8, outputs: F8, standing: StandingT, wanted: Wanted) -> I8:
+        """Choose from the first m rows: free ones, the worst violators, then the closest ones.
 
-        The arguments are those of `scores`. Returns ascending places in alpha, (s,).
+        The arguments are those of `scores`. Returns ascending rows, (s,).
         """
-        return pick(self.scores(alpha, outputs, standing, tol=wanted.tol, rows=rows), wanted)
+        return pick(self.scores(alpha, outputs, standing, tol=wanted.tol), wanted)
 
     @abstractmethod
     def begin(self, start: Point, rows: I8, *, diagonal: F8) -> Steps:

@@ -262,7 +262,7 @@ class FunctionsDual(Dual[Standings]):
         n = len(alpha)
         score = np.full(n, -np.inf, np.float32)
         asked, free, above = np.zeros((3, n), np.bool_)
-        worst: list[list[int]] = []
+        worst: list[Sequence[int]] = []
         for c in sorted(range(len(self.duals)), key=lambda c: -standing.functions[c].gap):
             if standing.functions[c].gap <= tol:
                 continue

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from bigsvm.arrays import F4, F8, I8, Mask
 
@@ -63,14 +62,29 @@ class Scores(NamedTuple):
     rows that are free or violate, `free` those that are free. `above` tells on which side of the
     threshold each row violates. `worst` has the places of the worst rows of each function, the
     worst function first. `n_free` counts free variables.
+
+    Scores may be those of a part of the rows. `worst` then has places among all rows; −1 stands for
+    a row that this part does not have.
     """
 
     score: F4
     asked: Mask
     free: Mask
     above: Mask
-    worst: list[list[int]]
+    worst: Sequence[Sequence[int]]
     n_free: int
+
+    def part(self, span: slice) -> Scores:
+        """Return the scores of some of the rows; views."""
+        return self._replace(
+            score=self.score[span], asked=self.asked[span], free=self.free[span],
+            above=self.above[span],
+        )  # fmt: skip
+
+    def violates(self) -> Mask:
+        """Which rows violate, and are not chosen already."""
+        violates: Mask = (self.score > 0) & np.isfinite(self.score)
+        return violates
 
 
 def pick(scores: Scores, wanted: Wanted) -> I8:
@@ -89,22 +103,160 @@ def pick(scores: Scores, wanted: Wanted) -> I8:
 
     The scores are changed.
     """
-    score, capacity = scores.score, wanted.capacity
-    n, n_asked = len(score), int(scores.asked.sum())
-    near = None
-    if wanted.crowd is not None and n_asked > capacity:
+    return pick_by_parts(len(scores.score), scores.part, wanted)
+
+
+def pick_by_parts(n: int, scored: Callable[[slice], Scores], wanted: Wanted) -> I8:
+    """Pick among n rows as `pick`, without the scores of all of them in memory together.
+
+    `scored` returns the scores of the rows of a span, and is called twice for each: once to count
+    how many rows are to be picked, and once to pick them.
+    """
+    counts = _Counts.of(n, scored, wanted)
+    capacity, near = wanted.capacity, None
+    if wanted.crowd is not None and counts.asked > capacity:
         capacity, near = wanted.crowd.capacity, wanted.crowd.near
-    if near is None and 2 * scores.n_free <= capacity:
-        score[scores.free] = np.inf
-    size = int(min(n, capacity, max(wanted.smallest, wanted.fill * n_asked)))
-    n_close = sum(np.count_nonzero(score[span] > -wanted.margin) for span in _spans(n))
-    close = max(wanted.band[0], int(n_close))
+    takes_free = near is None and 2 * counts.n_free <= capacity
+    size = int(min(n, capacity, max(wanted.smallest, wanted.fill * counts.asked)))
+    close = max(wanted.band[0], counts.close_or_free if takes_free else counts.close)
     size = max(size, min(close, wanted.band[1]))
     if size == n:
         return np.arange(n)
-    if size < n_asked:
-        _thin_out(scores, size, wanted, near)
-    return _largest(score, size)
+
+    def parts() -> Iterator[tuple[slice, Scores]]:
+        for span in spans(n):
+            part = scored(span)
+            if takes_free:
+                part.score[part.free] = np.inf
+            yield span, part
+
+    if size < counts.asked:
+        return _thinned_out(parts, size, counts, wanted, near)
+    largest = _Largest(size)
+    for span, part in parts():
+        largest.add(np.arange(span.start, span.stop), part.score)
+    return largest.kept(size)[0]
+
+
+class _Counts(NamedTuple):
+    """What the number of picked rows depends on.
+
+    That is the rows that are asked, those that are close to violating, and those that are close or
+    free. `n_free` and `worst` are those of `Scores`.
+    """
+
+    asked: int
+    close: int
+    close_or_free: int
+    n_free: int
+    worst: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, n: int, scored: Callable[[slice], Scores], wanted: Wanted) -> _Counts:
+        asked = close = others = n_free = 0
+        worst: Sequence[Sequence[int]] = ()
+        for span in spans(n):
+            part = scored(span)
+            is_close = part.score > -wanted.margin
+            asked += int(np.count_nonzero(part.asked))
+            close += int(np.count_nonzero(is_close))
+            others += int(np.count_nonzero(part.free & ~is_close))
+            n_free = part.n_free
+            worst = [
+                [one if one >= 0 else other for one, other in zip(*both, strict=True)]
+                for both in zip(worst or part.worst, part.worst, strict=True)
+            ]
+        return cls(asked, close, close + others, n_free, worst)
+
+
+def _thinned_out(
+    parts: Callable[[], Iterator[tuple[slice, Scores]]],
+    size: int,
+    counts: _Counts,
+    wanted: Wanted,
+    near: Callable[[int], F8] | None,
+) -> I8:
+    """Pick among too many violators at random, and no more than half of `size` from a side.
+
+    With `near`, a violator's score is its kernel value with a random one of them.
+    """
+    worst: list[int] = []
+    for places in counts.worst:
+        # Functions after the worst one join only while there is room.
+        if not worst or len(worst) + 2 <= wanted.capacity // 2:
+            worst += [place for place in places if place >= 0]
+    values = None
+    if near is not None:
+        violators = [span.start + np.flatnonzero(part.violates()) for span, part in parts()]
+        values = near(int(wanted.rng.choice(np.concatenate(violators))))
+    first: list[I8] = []
+    below, above, others = _Largest(size), _Largest(size), _Largest(size)
+    for span, part in parts():
+        score = part.score
+        if values is None:
+            violates = part.violates()
+            score[violates] *= wanted.rng.random(np.count_nonzero(violates), np.float32)
+        else:
+            np.copyto(score, np.abs(values[span]), where=score > 0, casting="same_kind")
+        score[[row - span.start for row in worst if span.start <= row < span.stop]] = np.inf
+        violates, is_first = part.violates(), np.isposinf(score)
+        first.append(span.start + np.flatnonzero(is_first))
+        for largest, chosen in (
+            (below, violates & ~part.above),
+            (above, violates & part.above),
+            (others, ~(violates | is_first)),
+        ):
+            largest.add(span.start + np.flatnonzero(chosen), score[chosen])
+    n_open = size - sum(map(len, first))
+    quota = max(-(-n_open // 2), n_open - min(below.n_added, above.n_added))
+    kept = [(rows, np.full(len(rows), np.inf, np.float32)) for rows in first]
+    kept += [below.kept(quota), above.kept(quota), others.kept(size)]
+    rows, scores = map(np.concatenate, zip(*kept, strict=True))
+    order = np.argsort(rows)
+    return _largest(rows[order], scores[order], size)[0]
+
+
+class _Largest:
+    """The `count` largest scores of those that are added in the order of their rows.
+
+    Few others are in memory. `n_added` counts all that have been added.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count, self.n_added = count, 0
+        self._parts: list[tuple[I8, F4]] = [(np.empty(0, np.int64), np.empty(0, np.float32))]
+        self._n_held = 0
+        self._least: float | None = None
+
+    def add(self, rows: I8, scores: F4) -> None:
+        """Add rows and their scores, (m,)."""
+        self.n_added += len(rows)
+        if self._least is not None:
+            larger = scores > self._least  # of equal scores the first ones are kept
+            rows, scores = rows[larger], scores[larger]
+        self._parts.append((rows, scores))
+        self._n_held += len(rows)
+        if self._n_held > self._count + max(SCAN_ROWS, self._count // 4):
+            rows, scores = self.kept(self._count)
+            self._parts, self._n_held = [(rows, scores)], len(rows)
+            self._least = float(scores.min(initial=np.inf))
+
+    def kept(self, count: int) -> tuple[I8, F4]:
+        """Return the rows of the `count` largest scores, ascending, and their scores."""
+        rows, scores = map(np.concatenate, zip(*self._parts, strict=True))
+        return _largest(rows, scores, count)
+
+
+def _largest(rows: I8, scores: F4, count: int) -> tuple[I8, F4]:
+    """Return the rows of the `count` largest scores, and these; of equal ones the first rows."""
+    if len(rows) <= count:
+        return rows, scores
+    if count <= 0:
+        return rows[:0], scores[:0]
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    kept = scores > least
+    kept[np.flatnonzero(scores == least)[: count - np.count_nonzero(kept)]] = True
+    return rows[kept], scores[kept]
 
 
 def neighbourhoods(
@@ -127,85 +279,6 @@ def neighbourhoods(
     return sets
 
 
-def _thin_out(scored: Scores, size: int, wanted: Wanted, near: Callable[[int], F8] | None) -> None:
-    """Make the scores of too many violators random, and no more than half of `size` of a side.
-
-    With `near`, a violator's score is its kernel value with a random one of them.
-    """
-    scores, rng = scored.score, wanted.rng
-    worst: list[int] = []
-    for places in scored.worst:
-        # Functions after the worst one join only while there is room.
-        if not worst or len(worst) + 2 <= wanted.capacity // 2:
-            worst += places
-    n = len(scores)
-    if near is not None:
-        values = near(int(rng.choice(_places(n, partial(_violates, scored)))))
-        np.copyto(scores, np.abs(values), where=scores > 0, casting="same_kind")
-    else:
-        for span in _spans(n):
-            chosen = _violates(scored, span)
-            scores[span][chosen] *= rng.random(np.count_nonzero(chosen), np.float32)
-    scores[worst] = np.inf
-    open_places = size - len(_places(n, lambda span: np.isposinf(scores[span])))
-    sides = [partial(_violates_above, scored, above) for above in (False, True)]
-    sizes = [sum(int(np.count_nonzero(side(span))) for span in _spans(n)) for side in sides]
-    quota = max(-(-open_places // 2), open_places - min(sizes))
-    for side, n_side in zip(sides, sizes, strict=True):
-        if n_side > quota:
-            kept = _largest(scores, quota, side)  # none where the worst and the free rows fill it
-            kept_scores = scores[kept]
-            for span in _spans(n):
-                scores[span][side(span)] = 0
-            scores[kept] = kept_scores
-
-
-def _violates(scored: Scores, span: slice) -> Mask:
-    """Which rows of a span violate, and are not chosen already."""
-    score = scored.score[span]
-    violates: Mask = (score > 0) & np.isfinite(score)
-    return violates
-
-
-def _violates_above(scored: Scores, above: bool, span: slice) -> Mask:
-    """Which of them violate on this side of the threshold."""
-    violates: Mask = _violates(scored, span) & (scored.above[span] == above)
-    return violates
-
-
-def _all(span: slice) -> Mask:
-    return np.ones(span.stop - span.start, np.bool_)
-
-
-def _largest(scores: F4, count: int, among: Callable[[slice], Mask] = _all) -> I8:
-    """Return the places of the `count` largest scores among some rows, ascending.
-
-    Of equal scores the first ones are taken. No array is as long as the scores.
-    """
-    kept, spans = np.empty(0, np.float32), list(_spans(len(scores)))
-    if count <= 0:
-        return np.empty(0, np.int64)
-    for span in spans:
-        kept = np.concatenate([kept, scores[span][among(span)]])
-        if len(kept) >= 2 * count + SCAN_ROWS:
-            kept = np.partition(kept, len(kept) - count)[-count:]
-    last = np.partition(kept, len(kept) - count)[len(kept) - count]
-    chosen = _places(len(scores), lambda span: among(span) & (scores[span] > last))
-    parts, n_left = [chosen], count - len(chosen)
-    for span in spans:
-        if n_left <= 0:
-            break
-        ties = span.start + np.flatnonzero(among(span) & (scores[span] == last))[:n_left]
-        parts.append(ties)
-        n_left -= len(ties)
-    return np.sort(np.concatenate(parts))
-
-
-def _places(n: int, chosen: Callable[[slice], Mask]) -> I8:
-    """Return which of n rows are chosen; ascending."""
-    return np.concatenate([span.start + np.flatnonzero(chosen(span)) for span in _spans(n)])
-
-
-def _spans(n: int) -> Iterator[slice]:
+def spans(n: int) -> Iterator[slice]:
     """Yield the parts of n rows that are looked at together."""
     return (slice(start, min(start + SCAN_ROWS, n)) for start in range(0, n, SCAN_ROWS))

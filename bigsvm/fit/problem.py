@@ -9,6 +9,7 @@ import numpy as np
 from bigsvm.duals import ball  # noqa: F401 (adds its formulations to the table)
 from bigsvm.duals.box_problem import BOX_PROBLEMS
 from bigsvm.duals.formulations import SquaredHingeSVC
+from bigsvm.duals.picking import spans
 from bigsvm.errors import DataError, ParameterError, brief
 from bigsvm.kernels import LARGEST
 from bigsvm.models.expansion import label_array
@@ -142,8 +143,13 @@ def are_many_classes(labels: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
     """Whether labels have more than two distinct values, without sorting them."""
     if labels is None or labels.ndim != 1 or not len(labels):
         return False
-    others = labels[labels != labels[0]]
-    return bool(len(others) and (others != others[0]).any())
+    one, another = labels[:1], labels[:0]
+    for span in spans(len(labels)):
+        others = labels[span][labels[span] != one]
+        another = another if len(another) else others[:1]
+        if len(others) and (others != another).any():
+            return True
+    return False
 
 
 def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], I4]:
@@ -170,7 +176,9 @@ def classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
         row = np.flatnonzero(~np.isfinite(labels))[0]
         raise DataError(f"y of row {row} is {labels[row]}, which is no class; give it a label")
     try:
-        classes: NDArray[Any] = np.unique(labels)
+        # Sorted by parts, as a sorted copy of all labels would take as much memory as these.
+        parts = [np.unique(labels[span]) for span in spans(n_rows)]
+        classes: NDArray[Any] = np.unique(np.concatenate(parts))
     except TypeError as error:
         raise DataError(f"the labels have no order ({error}); give labels of one type") from None
     names = classes.tolist()
