@@ -290,7 +290,7 @@ def sizes(options: argparse.Namespace) -> str:
         speed = rate(columns, options.threads)
         for rows in (10**5, 10**6, 10**7):
             stored, more = f"{4 * rows * columns / 1e9:g}", f"{40 * rows / 1e6:.0f}"
-            minutes = [f"{rows * n_support / speed / 60:.2g}" for n_support in found]
+            minutes = [f"{rows * n_support / speed / 60:.3g}" for n_support in found]
             lines.append([rows, columns, stored, more, *minutes])
     header = ["rows", "columns", "GB of rows", "MB beside kernel rows",
               *(f"minutes a sweep, {n_support} SVs" for n_support in found)]  # fmt: skip
