@@ -64,6 +64,9 @@ def test_it_says_which_version_printed_what_and_what_is_older_than_its_code():
     for name, commands in known.items():
         texts = {command: one["text"] for command, one in commands.items()}
         assert texts == printed.blocks(name), "run python -m tools.printed"
+        for one in commands.values():
+            assert re.fullmatch(r"\d+\.\d+\.\d+\S*", one["version"])
+            assert re.fullmatch(r"[0-9a-f]{8}", one["commit"])
     assert known.keys() == printed.MEASURES.keys()
     assert printed.page(PAGE, known) == PAGE, "run python -m tools.printed"
 

@@ -102,7 +102,7 @@ def printed_by(name: str, command: str) -> dict[str, str]:
     newest = max(commits, key=lambda commit: commits[commit])
     is_new = set(newest) == {"0"}
     commit = "HEAD" if is_new else newest
-    version = git("show", f"{commit}:pyproject.toml").decode().partition('\nversion = "')[2]
+    version = git("show", f"{commit}:bigsvm/version.py").decode().partition('version__ = "')[2]
     return {
         "commit": git("rev-parse", "--short=8", commit).decode().strip(),
         "date": git("show", "-s", "--format=%cs", commit).decode().strip(),
