@@ -421,8 +421,8 @@ def test_the_plan_counts_what_a_sweep_adds_up_for_all_functions():
         ]
         for k in (1, 6)
     ]
-    # alpha, outputs and two of a certificate; and a sweep's sums, twice, of all six.
-    assert state[1] - state[0] == 5000 * (5 * 32 + 6 * 16)
+    # Alpha, outputs and two of a certificate; scores; and a sweep's sums, twice, of all six.
+    assert state[1] - state[0] == 5000 * (5 * 32 + 5 + 6 * 16)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_sizes_are_told_by_rows_columns_and_support_vectors(monkeypatch, capsys)
     monkeypatch.setattr(records, "rate", lambda n_columns, threads: 1e9)
     assert command.main(["records", "--records", "sizes"]) == 0
     rows = [line.replace(" ", "") for line in capsys.readouterr().out.splitlines()]
-    assert "|1000000|200|0.8|40|0.017|0.17|1.7|" in rows
+    assert "|1000000|200|0.8|27.0|0.0167|0.167|1.67|" in rows
 
 
 def test_the_page_is_what_was_printed():

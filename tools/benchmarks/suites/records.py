@@ -264,6 +264,8 @@ def rate(n_columns: int, threads: int) -> float:
 
 def large(options: argparse.Namespace) -> str:
     """Lay out what is known of sets that are not here, from their sizes."""
+    from bigsvm.budget import LABEL_BYTES
+
     lines = []
     for name, one in SETS.items():
         dense = one.nonzero > one.columns / 4
@@ -272,7 +274,7 @@ def large(options: argparse.Namespace) -> str:
         lines.append(
             [
                 name, one.rows, one.columns, f"{one.C:g}", f"{one.gamma:.4g}",
-                f"{stored / 1e9:.1f}", f"{options.memory} + {40 * one.rows / 1e6:.0f} MB",
+                f"{stored / 1e9:.1f}", f"{options.memory} + {LABEL_BYTES * one.rows / 1e6:.0f} MB",
                 f"{minutes:.1f}",
                 f"`bigsvm train STORE MODEL --C {one.C:g} --gamma {one.gamma:.6g} "
                 f"{one.options}{' ' * bool(one.options)}--exact-objective --checkpoint RUN --json`",
@@ -285,11 +287,13 @@ def large(options: argparse.Namespace) -> str:
 
 def sizes(options: argparse.Namespace) -> str:
     """Lay out memory, and minutes of a sweep, by rows, columns and support vectors."""
-    lines, found = [], (1000, 10_000, 100_000)
+    from bigsvm.budget import LABEL_BYTES, ROW_STATE_BYTES
+
+    lines, found, a_row = [], (1000, 10_000, 100_000), ROW_STATE_BYTES + LABEL_BYTES
     for columns in (20, 200, 2000):
         speed = rate(columns, options.threads)
         for rows in (10**5, 10**6, 10**7):
-            stored, more = f"{4 * rows * columns / 1e9:g}", f"{40 * rows / 1e6:.0f}"
+            stored, more = f"{4 * rows * columns / 1e9:g}", f"{a_row * rows / 1e6:.1f}"
             minutes = [f"{rows * n_support / speed / 60:.3g}" for n_support in found]
             lines.append([rows, columns, stored, more, *minutes])
     header = ["rows", "columns", "GB of rows", "MB beside kernel rows",
