@@ -1,9 +1,9 @@
-"""Write the tables of docs/measured.md and README.md, and a picture, from what benchmarks printed.
+"""Write the measured tables of docs and README.md, and a picture, from what benchmarks printed.
 
     python -m tools.measured
 
-The printed outputs are ``tools/benchmarks/*.txt``. A comment in docs/measured.md names what of them
-is shown below it, down to the next comment or heading::
+The printed outputs are ``tools/benchmarks/*.txt``. A comment in a page names what of them is shown
+below it, down to the next comment or heading::
 
     <!-- table: ["peers", "a9a:", "| who"] -->
     <!-- rows: ["parity", "not at tol"] -->
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TEXTS = REPOSITORY / "tools" / "benchmarks"
-PAGE = REPOSITORY / "docs" / "measured.md"
+PAGES = [REPOSITORY / "docs" / f"{name}.md" for name in ("measured", "records", "comparison")]
 PICTURE = REPOSITORY / "docs" / "measured.svg"
 README = REPOSITORY / "README.md"
 BEGIN, END = "<!-- table: python -m tools.measured -->\n", "<!-- end of table -->\n"
@@ -301,8 +301,9 @@ def picture() -> str:
 
 
 def main() -> None:
-    """Write the three files."""
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the files."""
+    for path in PAGES:
+        path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
     PICTURE.write_text(picture(), encoding="utf-8")
     README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
 

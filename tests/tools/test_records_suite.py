@@ -9,13 +9,12 @@ import pytest
 from sklearn.datasets import dump_svmlight_file
 
 import bigsvm
-from tools import measured, recompute_certificate
+from tools import recompute_certificate
 from tools.benchmarks import __main__ as command
 from tools.benchmarks.children import REPOSITORY
 from tools.benchmarks.suites import records
 
 PROGRAM = REPOSITORY / "tools" / "recompute_certificate.py"
-PAGE = REPOSITORY / "docs" / "records.md"
 
 
 def problem(n_classes, n_rows=300):
@@ -155,12 +154,6 @@ def test_sizes_are_told_by_rows_columns_and_support_vectors(monkeypatch, capsys)
     assert command.main(["records", "--records", "sizes"]) == 0
     rows = [line.replace(" ", "") for line in capsys.readouterr().out.splitlines()]
     assert "|1000000|200|0.8|27.0|0.0167|0.167|1.67|" in rows
-
-
-def test_the_page_is_what_was_printed():
-    text = PAGE.read_text(encoding="utf-8")
-    assert measured.page(text) == text
-    assert text.count("<!-- ") == len(measured.SHOWN.findall(text)) >= 4
 
 
 @pytest.mark.slow
