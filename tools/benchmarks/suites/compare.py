@@ -186,11 +186,11 @@ class Turns(bench.Bench):
         A sentence on each failure. The run is told as one that was stopped then.
     """
 
-    def __init__(self, *given: Any) -> None:  # noqa: ANN401
+    def __init__(self, *given: Any) -> None:  # noqa: ANN401 (of the base class)
         super().__init__(*given)
         self.failed: list[str] = []
 
-    def _job(self, job: Mapping[str, Any], **options: Any) -> Finished:  # noqa: ANN401
+    def _job(self, job: Mapping[str, Any], **options: Any) -> Finished:  # noqa: ANN401 (as its original)
         try:
             return super()._job(job, **options)
         except ChildFailed as failure:
