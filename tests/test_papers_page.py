@@ -81,6 +81,19 @@ def test_a_table_is_older_than_its_code_once_the_code_is_another_one(monkeypatch
     assert f"0.1.0, abc | 2026-01-02 | {printed.OLDER} " in printed.marks(known)
 
 
+def test_a_command_that_printed_the_same_again_is_of_this_code(monkeypatch):
+    known = printed.record()
+    name, commands = next(iter(known.items()))
+    command = next(iter(commands))
+    monkeypatch.setattr(printed, "code_now", lambda name: "another")
+    monkeypatch.setattr(printed, "git", lambda *arguments: b"")
+    assert printed.updated()[name][command] == commands[command]
+    found = printed.updated([command])[name][command]
+    assert (found["text"], found["code"]) == (commands[command]["text"], "another")
+    with pytest.raises(ValueError, match="no text has the command 'unknown'"):
+        printed.updated(["unknown"])
+
+
 def test_its_suites_exist():
     named = set(re.findall(r"python -m tools\.benchmarks (\w+)", PAGE))
     assert {"crammer_singer", "hmg", "sampled_balls", "uncertified"} <= named <= set(suites.names())

@@ -1,22 +1,28 @@
 """Say which version printed the tables of docs/papers.md, and mark those older than their code.
 
-    python -m tools.printed
+    python -m tools.printed [--again COMMAND …]
 
 Each command of the texts of `MEASURES` is written to ``tools/benchmarks/printed.json``, with the
 version and the commit that printed it and a hash of the code that it measures, as it was then. A
 table is older than its code where the hash is another one now. Run it after a table was printed
 anew, and after a change of such code: it writes the table of docs/papers.md between two comments.
-Needs git for what is not in the JSON file yet.
+A command that printed the same text as before is named after ``--again``: its text does not show
+that it was run. Needs git for what is not in the JSON file yet.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.benchmarks.results import table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TEXTS = REPOSITORY / "tools" / "benchmarks"
@@ -84,7 +90,7 @@ def code_at(name: str, commit: str) -> str:
     return digest([(each, git("show", f"{commit}:{each}")) for each in names])
 
 
-def printed_by(name: str, command: str) -> dict[str, str]:
+def commit_of(name: str, command: str) -> str:
     """Find the commit that a command's text is of: the newest of its lines, HEAD if it is new."""
     commits: dict[str, int] = {}
     times: dict[str, int] = {}
@@ -100,14 +106,17 @@ def printed_by(name: str, command: str) -> dict[str, str]:
         elif len(word := line.split(" ")[0]) == 40:
             commit = word
     newest = max(commits, key=lambda commit: commits[commit])
-    is_new = set(newest) == {"0"}
-    commit = "HEAD" if is_new else newest
+    return "HEAD" if set(newest) == {"0"} else newest
+
+
+def version_at(name: str, commit: str) -> dict[str, str]:
+    """Tell the version of a commit, and its hash of the code that a suite measures."""
     version = git("show", f"{commit}:bigsvm/version.py").decode().partition('version__ = "')[2]
     return {
         "commit": git("rev-parse", "--short=8", commit).decode().strip(),
         "date": git("show", "-s", "--format=%cs", commit).decode().strip(),
         "version": version.partition('"')[0],
-        "code": code_now(name) if is_new else code_at(name, commit),
+        "code": code_now(name) if commit == "HEAD" else code_at(name, commit),
     }
 
 
@@ -116,15 +125,19 @@ def record() -> dict[str, dict[str, dict[str, str]]]:
     return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}  # type: ignore[no-any-return]
 
 
-def updated() -> dict[str, dict[str, dict[str, str]]]:
-    """Add what was printed since, and drop what is there no more."""
+def updated(again: Collection[str] = ()) -> dict[str, dict[str, dict[str, str]]]:
+    """Add what was printed since, or again with the same text, and drop what is there no more."""
     known = record()
+    if missing := set(again) - {command for name in MEASURES for command in blocks(name)}:
+        raise ValueError(f"no text has the command {min(missing)!r}: give it as the text does")
     found: dict[str, dict[str, dict[str, str]]] = {}
     for name in MEASURES:
         for command, text in blocks(name).items():
             before = known.get(name, {}).get(command)
-            if before is None or before["text"] != text:
-                before = {"text": text, **printed_by(name, command)}
+            if command in again:
+                before = {"text": text, **version_at(name, "HEAD")}
+            elif before is None or before["text"] != text:
+                before = {"text": text, **version_at(name, commit_of(name, command))}
             found.setdefault(name, {})[command] = before
     return found
 
@@ -151,9 +164,13 @@ def page(text: str, known: dict[str, dict[str, dict[str, str]]]) -> str:
     return f"{before}{BEGIN}\n{marks(known)}\n\n{END}{after}"
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Write the record and the table of the page."""
-    known = updated()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--again", nargs="*", default=[], metavar="COMMAND")
+    known = updated(parser.parse_args(argv).again)
     RECORD.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), known), encoding="utf-8")
 
