@@ -234,8 +234,8 @@ def solver(name: str | None) -> str:
 
 def nanoseconds_each(row: Row) -> float:
     """Return the time of a step for each row of its sample and point of the last core set."""
-    values = STEPS_SAMPLING * row.last("core")
-    return 1000 * (row.median("microseconds") or 0.0) / values  # type: ignore[no-any-return]
+    values: int = STEPS_SAMPLING * row.last("core")
+    return 1000 * (row.median("microseconds") or 0.0) / values
 
 
 def step_limits(results: Results) -> list[Limit]:
