@@ -98,6 +98,7 @@ class Decomposition:
         # Not saved: a resumed run knows the objective again when it chooses active rows.
         self._objective = float("nan")
         self._n_violating: int | None = None
+        self._told: events.Solving | None = None
         self._last_count = time.monotonic()
         if run.is_new and not run.count.knew_outputs:
             run.count.scope = self._passes.first_scope()
@@ -256,7 +257,10 @@ class Decomposition:
                 moved = active.absorb(working)
             run.count.apart = active.n_sets > 1
             if len(working.sizes) and active.gain is not None:
+                # Sets that were solved apart gain less together.
                 self._objective = self._before_set + active.gain
+                if self._told is not None:
+                    self._tell(self._told)
             run.state = run.state.without_working_set()
             run.count.n_working_sets += 1
             is_done = active.is_all(working) or once or not moved or progress is Progress.STALLED
@@ -317,13 +321,7 @@ class Decomposition:
             standing = active.optimality()
             # The tolerance may depend on the point, which has moved.
             count.active_tol = self._choice.active_tol(count.scope, standing)
-            best_gap = count.best_gap if count.n_sweeps else None
-            run.listener(
-                events.Solving(
-                    len(active), count.n_iter, standing.gap, count.n_working_sets,
-                    self._objective, None, best_gap, run.watch.seconds(),
-                )
-            )  # fmt: skip
+            self._tell(events.Solving(len(active), count.n_iter, standing.gap))
             count.together = (
                 gain > LEAST_GAIN * standing.objective and standing.gap > count.active_tol
             )
@@ -331,7 +329,7 @@ class Decomposition:
 
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""
-        run, self._before_set = self._run, self._objective
+        run, self._before_set, self._told = self._run, self._objective, None
         memory = self._choice.memory(self._buffer)
         # With a step limit there is one lane: otherwise the result would depend on timing.
         n_lanes = 1 if run.watch.counts_steps else run.tiles.threads
@@ -348,6 +346,18 @@ class Decomposition:
         finally:
             problem.close()
         return progress
+
+    def _tell(self, event: events.Solving) -> None:
+        """Tell the listener of the working set, with what is known of the run by now."""
+        run, count = self._run, self._run.count
+        run.listener(
+            event._replace(
+                working_set=count.n_working_sets,
+                objective=self._objective,
+                best_gap=count.best_gap if count.n_sweeps else None,
+                seconds=run.watch.seconds(),
+            )
+        )
 
     def _take_steps(self, problem: WorkingProblem, active: ActiveRows) -> Progress:
         """Take slices of steps, with a pause between two, and count them."""
@@ -367,13 +377,10 @@ class Decomposition:
             if self._n_violating is None and time.monotonic() - self._last_count > COUNT_EVERY:
                 self._n_violating = active.n_violating(count.active_tol)
                 self._last_count = time.monotonic()
-            best_gap = count.best_gap if count.n_sweeps else None
-            run.listener(
-                events.Solving(
-                    problem.size, count.n_iter, problem.gap, count.n_working_sets,
-                    self._objective, self._n_violating, best_gap, run.watch.seconds(),
-                )
-            )  # fmt: skip
+            self._told = events.Solving(
+                problem.size, count.n_iter, problem.gap, n_violating=self._n_violating
+            )
+            self._tell(self._told)
             if progress is Progress.STEPS_SPENT:
                 if self._was_slow():
                     return Progress.STALLED

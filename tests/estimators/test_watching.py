@@ -84,6 +84,17 @@ def test_the_history_of_working_sets_has_the_objective_that_sweeps_find(name, mo
     assert len(swept) == 1
 
 
+def test_sets_that_are_solved_apart_have_the_objective_that_they_reach_together():
+    """Each of them alone gains more, up to values above the optimum."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 20_000)
+    crowd = (rng.normal(size=(len(y), 10)) + 0.35 * (2 * y - 1)[:, None]).astype(np.float32)
+    machine = bigsvm.SVC(gamma=0.1, memory="20MB").fit(crowd, y)
+    objective = machine.working_set_history_["objective"]
+    assert (np.diff(objective) >= -1e-6 * machine.objective_).all()
+    assert objective[-1] == pytest.approx(machine.objective_, rel=1e-6)
+
+
 def test_a_fit_that_time_ends_before_a_sweep_has_a_history_and_an_estimate(monkeypatch):
     begun = []
 
