@@ -79,6 +79,8 @@ html_theme_options = {
     "show_prev_next": False,
     "navigation_with_keys": False,
     "show_toc_level": 2,
+    # Pages of wide tables and pictures have the whole width.
+    "secondary_sidebar_items": {"**": ["page-toc"], "records": [], "comparison": []},
     "footer_start": ["copyright"],
     "footer_end": [],
 }

@@ -45,9 +45,9 @@ def main(folder: Path) -> None:
     same = np.array_equal(alone.dual_coef_, classifier.dual_coef_)
     print(f"the model of one machine is {'the same' if same else 'another one'}")
 
-    # Both fits went the same way, sweep by sweep.
+    # Both fits went the same way, working set by working set.
     _, axis = plt.subplots(figsize=(6, 3.4), layout="constrained")
-    bigsvm.HistoryDisplay.from_estimator(classifier, ax=axis)
+    bigsvm.HistoryDisplay(classifier.working_set_history_, tol=classifier.tol).plot(axis)
 
 
 # A process that Dask starts imports this module, and must not start processes itself.

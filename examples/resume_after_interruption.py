@@ -66,8 +66,9 @@ same = np.array_equal(killed.dual_coef_, whole.dual_coef_)
 print(f"killed and resumed: {'the same bits' if same else 'other bits'}")
 
 # %%
-# How the run without a break went: the objective rises, and the gap over all rows falls until it
-# is at most ``tol``.
-display = bigsvm.HistoryDisplay.from_estimator(whole)
+# How the run without a break went, working set by working set. The objective rises. The gap is that
+# within the set. It rises once more where a pass over all rows has found rows that violate, and
+# falls until it is at most ``tol``.
+display = bigsvm.HistoryDisplay(whole.working_set_history_, tol=whole.tol).plot()
 plt.show()
 temporary.cleanup()
