@@ -256,11 +256,9 @@ class Decomposition:
             with run.watch.timing("sweep"):
                 moved = active.absorb(working)
             run.count.apart = active.n_sets > 1
-            if len(working.sizes) and active.gain is not None:
-                # Sets that were solved apart gain less together.
-                self._objective = self._before_set + active.gain
-                if self._told is not None:
-                    self._tell(self._told)
+            if self._is_joined and self._told is not None:
+                self._objective += active.gain
+                self._tell(self._told)
             run.state = run.state.without_working_set()
             run.count.n_working_sets += 1
             is_done = active.is_all(working) or once or not moved or progress is Progress.STALLED
@@ -329,11 +327,13 @@ class Decomposition:
 
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""
-        run, self._before_set, self._told = self._run, self._objective, None
+        run, self._told = self._run, None
         memory = self._choice.memory(self._buffer)
         # With a step limit there is one lane: otherwise the result would depend on timing.
         n_lanes = 1 if run.watch.counts_steps else run.tiles.threads
         working, limits = run.state.working_set, LaneLimits(n_lanes, run.plan.active_rows)
+        # Sets that are solved apart gain less together.
+        self._is_joined = active.n_sets > 1 and len(working.sizes) > 0
         start = Point(working.alpha, working.gradient, run.state.pair, run.count.sub_steps)
         problem = active.problem(working, start, memory=memory, limits=limits)
         # Steps may change the arrays of the working set.
@@ -396,7 +396,8 @@ class Decomposition:
         # Exact for a quadratic function.
         before, state = self._noted, run.state
         alpha, gradient = state.working_alpha, state.working_gradient
-        self._objective += 0.5 * float(np.vdot(before[1] + gradient, alpha - before[0]))
+        if not self._is_joined:
+            self._objective += 0.5 * float(np.vdot(before[1] + gradient, alpha - before[0]))
         self._noted = alpha, gradient
         run.count.n_iter += n_done - run.count.sub_steps
         run.count.sub_steps = n_done

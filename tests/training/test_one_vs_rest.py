@@ -124,8 +124,6 @@ def test_in_many_parts_each_function_is_the_run_of_its_own(kind):
     n, k = 1200, 4
     X, label = classes_of_blobs(n, k, overlap=0.8)
     settings = {"kind": kind, "working_set": 300, "active_rows": 700, "tol": 1e-4}
-    if kind == "l2-svc":
-        settings["tol"] = 1e-9
     result = functions(X, label, **settings).run()
     assert result.certificate.converged
     assert result.certificate.n_working_sets > 2
