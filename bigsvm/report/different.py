@@ -18,7 +18,6 @@ MOST_BYTES = 64 << 20
 """Bytes of rows that are read for it: about a second."""
 BLOCK_BYTES = 8 << 20
 """Bytes of rows in memory at a time."""
-SEED = 20
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """The odd number next to 2⁶⁴ divided by the golden ratio, which spreads bits upwards."""
 
@@ -40,22 +39,29 @@ def n_different_rows(store: Store) -> int | None:
 
 def _count(store: Store) -> int:
     source = store.rows
-    keys = np.random.default_rng(SEED).integers(0, 1 << 64, source.n_columns + 1, np.uint64)
-    hashes = _mixed(store.label_numbers()) * keys[-1]
+    hashes = _mixed(store.label_numbers()) * _keys(np.array([source.n_columns]))
     for start, rows in source.blocks(BLOCK_BYTES):
-        hashes[start : start + rows.shape[0]] += _hashes(rows, keys)
+        hashes[start : start + rows.shape[0]] += _hashes(rows)
     return len(np.unique(hashes))
 
 
-def _hashes(rows: Any, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:  # noqa: ANN401 (dense, CSR)
+def _keys(columns: NDArray[Any]) -> NDArray[np.uint64]:
+    """Make a random number of each column's number, as SplitMix64 does: columns may be billions."""
+    bits = (columns.astype(np.uint64) + np.uint64(1)) * SPREAD
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _hashes(rows: Any) -> NDArray[np.uint64]:  # noqa: ANN401 (dense, CSR)
     """Hash rows, (m, d) dense or CSR; zeros that are stored count as none."""
     sums = np.zeros(rows.shape[0], np.uint64)
     if not is_sparse(rows):
-        np.sum(_mixed(rows) * keys[: rows.shape[1]], axis=1, out=sums)
+        np.sum(_mixed(rows) * _keys(np.arange(rows.shape[1])), axis=1, out=sums)
         return sums
     # A sum of a row from the sums of all before it; both wrap around alike.
     before = np.zeros(len(rows.data) + 1, np.uint64)
-    np.cumsum(_mixed(rows.data) * keys[rows.indices], out=before[1:])
+    np.cumsum(_mixed(rows.data) * _keys(rows.indices), out=before[1:])
     sums += before[rows.indptr[1:]] - before[rows.indptr[:-1]]
     return sums
 

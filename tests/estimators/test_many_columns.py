@@ -180,18 +180,19 @@ text, store, model = folder / "x", folder / "x.zarr", folder / "m"
 def run(*words):
     sys.argv = ["bigsvm", *map(str, words)]
     try:
-        main()
+        code = main()
     except SystemExit as end:
-        assert not end.code, words
+        code = end.code
+    assert not code, words
 run("convert", text, store, "--memory", "200MB", "-q")
 run("info", store)
 run("scale", store, folder / "s", "--method", "maxabs", "--memory", "200MB", "-q")
-for kernel in ("linear", "rbf"):
-    run("train", store, model, "--kernel", kernel, "--gamma", "0.1", "--memory", "200MB", "-q")
+for kernel in (["linear"], ["rbf", "--gamma", "0.1"]):
+    run("train", store, model, "--kernel", *kernel, "--memory", "200MB", "-q")
     run("info", model)
     run("predict", text, model, "--memory", "200MB", "-q")
 run("train", folder / "s", model, "--memory", "200MB", "--formulation", "crammer-singer", "-q")
-run("inspect", folder / "s", model, "-q")
+run("inspect", model, folder / "s", "-q")
 print(peak_rss_bytes())
 """
 
