@@ -256,7 +256,7 @@ class Decomposition:
             with run.watch.timing("sweep"):
                 moved = active.absorb(working)
             run.count.apart = active.n_sets > 1
-            if self._is_joined and self._told is not None:
+            if self._is_joined and self._told is not None and active.gain is not None:
                 self._objective += active.gain
                 self._tell(self._told)
             run.state = run.state.without_working_set()

@@ -38,7 +38,7 @@ class ActiveRows:
     """Whether these are all rows, whose outputs a sweep brings up to date instead of `absorb`."""
     n_sets = 1
     """Most working sets that are chosen together."""
-    gain = 0.0
+    gain: float | None = None
     """By how much the last sets that were joined have raised the objective."""
 
     def __init__(
